@@ -1,7 +1,8 @@
 // Host memory as the CUDA driver sees it in this process: ranges that Pinion has registered, or is about to,
 // and ranges that are closed to registration, because a call of the program that uses them is in the driver.
 // The two never overlap: a call that reads memory which becomes registered meanwhile would be taken for one
-// on pinned memory, and return before it has read (docs/gpu-driver.md).
+// on pinned memory, and return before it has read (docs/gpu-driver.md). Ranges are of bytes; empty ones are
+// ignored.
 //
 // Owns both sets; one mutex, held for a look-up only. Ordinary code of any thread, never from hooks.
 #pragma once
@@ -24,8 +25,10 @@ class HostRanges {
   [[nodiscard]] bool begin_registration(Range range);
   /// The registration that begins there is gone, or was never made.
   void end_registration(Range range);
+  /// The driver is lost to the process: no registration matters any more.
+  void forget_registrations();
   /// In a forked child: the registrations and the closed ranges are the parent's.
-  void abandon_after_fork();
+  void abandon_after_fork() NO_THREAD_SAFETY_ANALYSIS;
 
   // ---- the front ----
 
@@ -43,14 +46,18 @@ class HostRanges {
 
  private:
   bool touches(Range range) const REQUIRES(mutex_);
+  bool is_closed(Range range) const REQUIRES(mutex_);
+
+  /// Ranges that never overlap: begin to end.
+  using Ranges = std::map<Address, Address>;
 
   mutable Mutex mutex_;
-  std::map<Address, Address> registered_ GUARDED_BY(mutex_);  ///< begin to end
-  std::vector<Range> closed_ GUARDED_BY(mutex_);
-  std::vector<Range> barred_ GUARDED_BY(mutex_);
+  Ranges registered_ GUARDED_BY(mutex_);
+  std::vector<Range> closed_ GUARDED_BY(mutex_);  ///< once for each close()
+  Ranges barred_ GUARDED_BY(mutex_);
 };
 
-/// Those of the process.
+/// Returns those of the process.
 HostRanges& host_ranges();
 
 }  // namespace pinion::cuda

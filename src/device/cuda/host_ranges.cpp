@@ -1,0 +1,122 @@
+#include "device/cuda/host_ranges.h"
+
+#include <algorithm>
+#include <iterator>
+#include <new>
+
+namespace pinion::cuda {
+
+namespace {
+
+using Ranges = std::map<Address, Address>;
+
+/// The first of the ranges that ends behind the address.
+template <class Map>
+auto first_behind(Map& ranges, Address address) {
+  auto next = ranges.upper_bound(address);
+  if (next != ranges.begin() && std::prev(next)->second > address) --next;
+  return next;
+}
+
+bool overlaps(const Ranges& ranges, Range range) {
+  if (range.empty()) return false;
+  const auto first = first_behind(ranges, range.begin);
+  return first != ranges.end() && first->first < range.end;
+}
+
+}  // namespace
+
+bool HostRanges::begin_registration(Range range) {
+  const MutexLock lock(mutex_);
+  if (range.empty() || touches(range) || is_closed(range)) return false;
+  registered_.emplace(range.begin, range.end);
+  return true;
+}
+
+void HostRanges::end_registration(Range range) {
+  const MutexLock lock(mutex_);
+  const auto found = registered_.find(range.begin);
+  if (found != registered_.end() && found->second == range.end) registered_.erase(found);
+}
+
+void HostRanges::forget_registrations() {
+  const MutexLock lock(mutex_);
+  registered_.clear();
+}
+
+void HostRanges::abandon_after_fork() {
+  mutex_.free_in_child();
+  // A thread that is missing here may have been changing them, or the allocator: their memory leaks.
+  new (&registered_) Ranges;
+  new (&closed_) std::vector<Range>;
+  new (&barred_) Ranges;
+}
+
+bool HostRanges::close(std::span<const Range> ranges) {
+  const MutexLock lock(mutex_);
+  for (const Range& range : ranges)
+    if (touches(range)) return false;
+  closed_.insert(closed_.end(), ranges.begin(), ranges.end());
+  return true;
+}
+
+void HostRanges::open(std::span<const Range> ranges) {
+  const MutexLock lock(mutex_);
+  for (const Range& range : ranges) {
+    const auto found = std::find(closed_.rbegin(), closed_.rend(), range);
+    if (found == closed_.rend()) continue;  // closed before a fork, by the parent
+    *found = closed_.back();
+    closed_.pop_back();
+  }
+}
+
+void HostRanges::bar(Range range) {
+  if (range.empty()) return;
+  const MutexLock lock(mutex_);
+  // One range takes the place of all that it overlaps or touches.
+  auto next = barred_.lower_bound(range.begin);
+  if (next != barred_.begin() && std::prev(next)->second >= range.begin) --next;
+  while (next != barred_.end() && next->first <= range.end) {
+    range = {std::min(range.begin, next->first), std::max(range.end, next->second)};
+    next = barred_.erase(next);
+  }
+  barred_.emplace(range.begin, range.end);
+}
+
+void HostRanges::unbar(Range range) {
+  if (range.empty()) return;
+  const MutexLock lock(mutex_);
+  auto next = first_behind(barred_, range.begin);
+  while (next != barred_.end() && next->first < range.end) {
+    const Range bar{next->first, next->second};
+    next = barred_.erase(next);
+    if (bar.begin < range.begin) barred_.emplace(bar.begin, range.begin);
+    if (bar.end > range.end) barred_.emplace(range.end, bar.end);
+  }
+}
+
+std::optional<Range> HostRanges::registration_of(Address address) const {
+  const MutexLock lock(mutex_);
+  const auto found = first_behind(registered_, address);
+  if (found == registered_.end() || found->first > address) return {};
+  return Range{found->first, found->second};
+}
+
+bool HostRanges::touches_registration(Range range) const {
+  const MutexLock lock(mutex_);
+  return touches(range);
+}
+
+bool HostRanges::touches(Range range) const { return overlaps(registered_, range); }
+
+bool HostRanges::is_closed(Range range) const {
+  const auto in_range = [range](Range closed) { return !closed.empty() && closed.overlaps(range); };
+  return std::any_of(closed_.begin(), closed_.end(), in_range) || overlaps(barred_, range);
+}
+
+HostRanges& host_ranges() {
+  static HostRanges* const ranges = new HostRanges;  // never destroyed: threads may be inside at exit
+  return *ranges;
+}
+
+}  // namespace pinion::cuda
