@@ -45,6 +45,7 @@ struct MapQuery {
   __u64 build_id_address;
 };
 constexpr unsigned long kMapQuery = _IOWR('f', 17, MapQuery);
+constexpr __u64 kIsWritable = 2, kIsShared = 8;  // of vma_flags
 
 // Not /proc/self: it is empty once the main thread has exited.
 constexpr const char* kMaps = "/proc/thread-self/maps";
@@ -105,12 +106,23 @@ bool any_pool() {
 
 }  // namespace
 
-bool ask_for_mapping(int maps, Address at, PagedMemory& mapping) {
+bool ask_for_mapping(int maps, Address at, AnsweredMapping& mapping) {
   MapQuery query{};
   query.size = sizeof query;
   query.address = at;
   if (::ioctl(maps, kMapQuery, &query) != 0) return false;
-  mapping = {{query.vma_start, query.vma_end}, query.vma_page_size};
+  mapping.range = {query.vma_start, query.vma_end};
+  mapping.page_bytes = query.vma_page_size;
+  mapping.writable = (query.vma_flags & kIsWritable) != 0;
+  mapping.is_shared = (query.vma_flags & kIsShared) != 0;
+  mapping.of_file = query.inode != 0;
+  return true;
+}
+
+bool ask_for_mapping(int maps, Address at, PagedMemory& mapping) {
+  AnsweredMapping answer;
+  if (!ask_for_mapping(maps, at, answer)) return false;
+  mapping = answer;
   return true;
 }
 
@@ -145,6 +157,11 @@ LargeRange MappedPages::around(Range request) {
   if (file < 0) return maps.around_by_text(request);  // closed by the program
   return large_pages_around(
       request, [file](Address at, PagedMemory& mapping) { return ask_for_mapping(file, at, mapping); });
+}
+
+int MappedPages::question_file() {
+  const Maps& maps = this->maps();
+  return maps.answers ? maps.file.get() : -1;
 }
 
 MappedPages::Maps::Maps(pid_t of, bool allows_questions)

@@ -21,8 +21,17 @@
 
 namespace pinion {
 
+/// A mapping by the kernel's answer.
+struct AnsweredMapping : PagedMemory {
+  bool writable = false;
+  bool is_shared = false;
+  bool of_file = false;  ///< hugetlb memory is a file's too
+};
+
 /// The mapping at an address, by the kernel's answer about the open file (/proc/.../maps). False: there is
 /// none, or the kernel is older than Linux 6.11.
+bool ask_for_mapping(int maps, Address at, AnsweredMapping& mapping);
+/// Like the above, but fills in the pages alone.
 bool ask_for_mapping(int maps, Address at, PagedMemory& mapping);
 /// All mappings of larger pages, by the text of the calling thread's maps, on any kernel.
 LargePages read_large_mappings();
@@ -37,6 +46,8 @@ class MappedPages {
 
   /// The request in whole pages of its mapping; empty where these are of the system's size, or unknown.
   LargeRange around(Range request);
+  /// The file for ask_for_mapping(); -1: the kernel answers no questions.
+  int question_file();
 
   /// The pool may have changed: for tests, which change it. Otherwise a change is seen within kLook.
   void look_again() { look_at_.store(0, std::memory_order_relaxed); }
