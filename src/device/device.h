@@ -35,6 +35,9 @@ struct DeviceCapabilities {
   bool needs_endpoint = false;        ///< a registration is bound to one endpoint (RegistrationKey::endpoint)
   bool alias = false;                 ///< peers may be given another address than the program's (iova)
   bool hides_from_children = false;   ///< registered memory may be missing in a forked child
+  /// Registrations are ranges of bytes that never overlap, and must contain a whole transfer. Otherwise they
+  /// are whole pages, and may overlap.
+  bool byte_ranges = false;
   bool spends_modelled_time = false;  ///< a cost model, instead of hardware, sets the length of its calls
   /// Sizes of its translation entries: the bit of value 2^n stands for entries of 2^n bytes. 0: the device
   /// counts none.
@@ -82,8 +85,8 @@ class Device {
   virtual std::string description() const = 0;
   virtual DeviceCapabilities capabilities() const = 0;
 
-  /// Registers the whole pages `pages` (page-aligned, at least one) for `access`. On error nothing stays
-  /// registered.
+  /// Registers the whole pages `pages` (page-aligned, at least one; DeviceCapabilities::byte_ranges: any
+  /// bytes) for `access`. On error nothing stays registered.
   virtual Registration register_range(Range pages, Access access, Actor actor) = 0;
   /// Registers memory that has a second view, of whole pages at `view`: the device registers that one, and
   /// serves requests for the addresses of `pages`. A device that cannot tell them apart registers `pages`.

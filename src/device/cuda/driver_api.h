@@ -31,6 +31,16 @@ inline constexpr Result kLaunchFailed = 719;
 inline constexpr Result kNotPermitted = 800;
 inline constexpr Result kCaptureUnsupported = 900;
 
+/// Whether the error stays: the context, or the whole driver, is lost to the process (ECC, faults of kernels,
+/// a destroyed context, the driver's own end).
+constexpr bool is_sticky(Result result) {
+  constexpr Result kEccUncorrectable = 214, kNvlinkUncorrectable = 220, kLaunchTimeout = 702;
+  constexpr Result kContextIsDestroyed = 709, kAssert = 710, kHardwareStackError = 714;
+  return result == kDeinitialized || result == kEccUncorrectable || result == kNvlinkUncorrectable ||
+         result == kIllegalAddress || result == kLaunchTimeout || result == kContextIsDestroyed ||
+         result == kAssert || (result >= kHardwareStackError && result <= kLaunchFailed);
+}
+
 /// Flags of cuMemHostRegister.
 inline constexpr unsigned kRegisterPortable = 1;
 inline constexpr unsigned kRegisterReadOnly = 8;

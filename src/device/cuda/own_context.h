@@ -1,0 +1,56 @@
+// A CUDA context of Pinion's own, beside the program's: what is registered in it neither waits for the
+// program's work nor stops it (docs/gpu-driver.md). It is made at the first use, on the GPU of the program's
+// context, if that GPU has memory to spare; it is never destroyed.
+//
+// Owns the context. Any thread, outside of hooks; one mutex, held while the context is made.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+
+#include "base/error.h"
+#include "base/mutex.h"
+#include "device/cuda/driver_api.h"
+
+namespace pinion::cuda {
+
+class OwnContext {
+ public:
+  /// A context takes half a GiB of GPU memory; it is made where the program has many times that left.
+  static constexpr std::size_t kLeastFree = std::size_t{8} << 30;
+
+  /// `program`: a context of the program's on the GPU `device`, in which free memory is asked for.
+  OwnContext(const Driver& driver, Context program, Ordinal device)
+      : driver_(driver), program_(program), device_(device) {}
+
+  /// Makes the context, unless it is there. ENODEV: there is none, and there will be none; the first such
+  /// answer is a message to the user.
+  Error make();
+  /// Runs `call` with the context current in the calling thread, and captures relaxed. make() has succeeded.
+  template <class Call>
+  Result run(Call&& call) {
+    const RelaxedCapture relaxed(driver_);
+    if (const Result refused = driver_.context_push(context_.load(std::memory_order_acquire))) return refused;
+    const Result result = call();
+    Context popped = nullptr;
+    driver_.context_pop(&popped);
+    return result;
+  }
+  /// In a forked child, which CUDA does not serve.
+  void abandon_after_fork() NO_THREAD_SAFETY_ANALYSIS;
+
+ private:
+  /// Makes it; the driver's refusal, or a shortage, in `error`.
+  Context create(Error& error) const;
+  /// GPU memory that the program has left.
+  Result ask_free_memory(std::size_t& free) const;
+
+  const Driver& driver_;
+  const Context program_;
+  const Ordinal device_;
+  std::atomic<Context> context_{nullptr};
+  Mutex mutex_;
+  Error failed_ GUARDED_BY(mutex_);  ///< why there is none
+};
+
+}  // namespace pinion::cuda
