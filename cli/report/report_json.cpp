@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "cli/report/gpu_copies.h"
 #include "engine/engine_options.h"
 
 namespace pinion::cli {
@@ -228,6 +229,7 @@ Json to_json(const runlog::Report& r, const Json& strategies, const LibrariesPar
       {"held_by_libraries",
        held ? Json{{"bytes", held->sum_bytes}, {"regions", held->sum_regions}} : Json(nullptr)},
       {"held_by_peers", to_json(r.holds)},
+      {"gpu_copies", r.copies.any() ? to_json(r.copies) : Json(nullptr)},
       {"exposed_byte_seconds", r.keys.exposed_byte_seconds},
       {"strict_keys_seconds", r.keys.strict_seconds},
       {"helper_cpu_seconds", r.cost.helper_cpu},

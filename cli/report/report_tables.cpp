@@ -26,6 +26,8 @@ std::string acts_text(const Report& r) {
       return kMeasuredOnly;
     case runlog::Acts::verbs:
       return kBelowLibraries;
+    case runlog::Acts::cuda:
+      return kGpuCopies;
     case runlog::Acts::pinned:
       break;
   }

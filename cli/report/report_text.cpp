@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "cli/report/gpu_copies.h"
 #include "cli/report/report_notes.h"
 #include "cli/report/report_tables.h"
 #include "cli/text.h"
@@ -55,6 +56,11 @@ std::string time_section(const Report& r) {
     out += fmt::format("  {:<34}{:>10}{}\n", figure.name, figure.value,
                        figure.meaning.empty() ? "" : "  " + figure.meaning);
   return out;
+}
+
+std::string copies_section(const Report& r) {
+  if (!r.copies.any()) return {};
+  return section("Copies to and from GPUs, from call to return") + gpu_copies_table(r.copies).text(2);
 }
 
 std::string domains_section(const Report& r) {
@@ -126,6 +132,7 @@ std::string acted_summary(const Report& r) {
                      plural_text(a.total, "transfer", "transfers"), plural_text(a.hits, "hit", "hits"),
                      plural_text(a.waits, "wait", "waits"), plural_text(a.misses, "miss", "misses"),
                      count_text(a.late), count_text(a.bounced));
+  if (r.copies.any()) out += wrapped(gpu_copies_text(r.copies), kSummary);
   out += fmt::format("{}time added: {} ({})\n", kSummary, seconds_text(r.cost.added()),
                      percent_text(r.share_added()));
   if (acts(r))
@@ -151,8 +158,8 @@ std::string report_text(const Report& r, const Strategies* strategies, const Lib
   if (strategies)
     out += section("What each strategy would hold and cost") + strategies_text(*strategies, "  ") +
            what_if_text(*strategies, "  ");
-  return out + transfers_section(r) + prediction_section(r) + time_section(r) + domains_section(r) +
-         call_sites_section(r, site_text) + section("Ranks") + ranks_table(r).text(2);
+  return out + transfers_section(r) + copies_section(r) + prediction_section(r) + time_section(r) +
+         domains_section(r) + call_sites_section(r, site_text) + section("Ranks") + ranks_table(r).text(2);
 }
 
 }  // namespace pinion::cli

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <optional>
 
+#include "cli/report/gpu_copies.h"
 #include "cli/report/report_notes.h"
 #include "cli/report/report_tables.h"
 #include "cli/text.h"
@@ -147,6 +148,7 @@ class Judge {
   Verdict verdict() {
     if (is_measured(r_))
       say("Pinion only measured: no NIC registers here, and your MPI's own registrations are unchanged.");
+    if (r_.copies.any()) say(gpu_copies_text(r_.copies) + ".");
     if (r_.acquires.total == 0) {
       nothing_seen();
     } else if (is_measured(r_)) {

@@ -33,14 +33,16 @@ enum class CallKind : std::uint8_t {
   file_write = 23,
   reg_mr = 24,   ///< a registration that the program asked for
   prepare = 25,  ///< memory that is registered ahead of its first transfer
+  copy_to_gpu = 26,
+  copy_from_gpu = 27,
 };
 
 inline const char* to_string(CallKind kind) {
   static const char* const names[] = {
-      "none",      "send",           "receive",    "isend",   "irecv",     "send_init", "recv_init",
-      "sendrecv",  "bcast",          "gather",     "scatter", "allgather", "alltoall",  "reduce",
-      "allreduce", "reduce_scatter", "scan",       "api",     "put",       "get",       "accumulate",
-      "window",    "file_read",      "file_write", "reg_mr",  "prepare"};
+      "none",      "send",           "receive",    "isend",   "irecv",     "send_init",   "recv_init",
+      "sendrecv",  "bcast",          "gather",     "scatter", "allgather", "alltoall",    "reduce",
+      "allreduce", "reduce_scatter", "scan",       "api",     "put",       "get",         "accumulate",
+      "window",    "file_read",      "file_write", "reg_mr",  "prepare",   "copy_to_gpu", "copy_from_gpu"};
   const auto index = static_cast<unsigned>(kind);
   return index < sizeof names / sizeof *names ? names[index] : "unknown";
 }

@@ -1,5 +1,7 @@
 #include "engine/acts.h"
 
+#include <dlfcn.h>
+
 #include "device/node_devices.h"
 
 namespace pinion {
@@ -7,6 +9,12 @@ namespace pinion {
 Acts acts_at_start(const Options& options) {
   if (options.front == Front::verbs) return Acts::verbs;
   return options.device == kAutoDevice ? Acts::measured : Acts::pinned;
+}
+
+bool gpu_driver_is_loaded() {
+  void* const driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
+  if (driver != nullptr) ::dlclose(driver);
+  return driver != nullptr;
 }
 
 bool may_act_below(const Options& options) {

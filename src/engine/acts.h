@@ -17,11 +17,15 @@ inline constexpr const char* kMeasuredOnly =
     "measured only: no NIC registers here; your MPI's own registrations are unchanged";
 inline constexpr const char* kBesideMpi =
     "registered with a device of its own, beside the MPI library's own registrations, which stay";
+inline constexpr const char* kGpuCopies = "makes the program's copies to and from GPUs (front cuda)";
 inline constexpr const char* kBelowLibraries =
     "registers with the program's own RDMA devices, below its libraries (front verbs)";
 
 /// The acts until something is registered.
 Acts acts_at_start(const Options& options);
+
+/// Whether the program has loaded NVIDIA's driver, so that it may copy to and from GPUs.
+bool gpu_driver_is_loaded();
 
 /// Whether registrations that a library makes in this process are met: by choice, or, by default, where they
 /// can reach a NIC of this node.

@@ -5,6 +5,7 @@
 #include "base/held_signals.h"
 #include "base/mutex.h"
 #include "base/warning.h"
+#include "engine/copy_counters.h"
 
 namespace pinion {
 
@@ -35,6 +36,11 @@ void add(runlog::Counters& sum, const ThreadCounters& c) {
 }
 
 }  // namespace
+
+CopyCounters& copy_counters() {
+  static constinit CopyCounters counters;
+  return counters;
+}
 
 void RunCounters::start() {
   for (ThreadContext* thread = all_threads(); thread; thread = thread->next) {
@@ -86,6 +92,7 @@ runlog::Counters RunCounters::all() const {
     sum.exposed_byte_ns += slot.meter.read(now).exposed_byte_ns;
     busy += slot.device ? slot.device->modelled_busy_seconds() : slot.modelled_busy_seconds;
   });
+  copy_counters().add_to(sum);
   sum.modelled_busy_ns = static_cast<std::uint64_t>(busy * 1e9);
   memory_.meter.read(clock_.now(),
                      [&](const runlog::Series& series, std::int64_t regions, std::int64_t peak_regions) {

@@ -24,10 +24,11 @@ bool has_log(const Options& options) {
          !(temporary && *temporary == '1' && ::access(options.log.c_str(), W_OK) != 0);
 }
 
-/// Whether RLIMIT_MEMLOCK counts by process or by user for the run's devices.
+/// How RLIMIT_MEMLOCK counts for the run's devices.
 Pinned counted_in(const Options& options) {
   const bool rdma = may_act_below(options) || options.device.rfind("verbs", 0) == 0;
-  return rdma ? Pinned::by_process : Pinned::by_user;
+  if (rdma) return Pinned::by_process;
+  return options.device == kAutoDevice && gpu_driver_is_loaded() ? Pinned::uncounted : Pinned::by_user;
 }
 
 std::string device_text(const Options& options, const Device* own) {
@@ -36,6 +37,7 @@ std::string device_text(const Options& options, const Device* own) {
       return kMeasuredOnly;
     case Acts::verbs:
       return kBelowLibraries;
+    case Acts::cuda:
     case Acts::pinned:
       break;
   }
@@ -116,6 +118,7 @@ bool Engine::act_below() {
       return true;
     case Acts::pinned:
       return false;
+    case Acts::cuda:
     case Acts::measured:
       break;
   }

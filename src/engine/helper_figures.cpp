@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <string_view>
 
 #include "engine/lease_path.h"
 
@@ -23,6 +24,8 @@ void HelperFigures::note_acts() {
   });
   if (lease_path_.acts_below())
     acts_ = Acts::verbs;
+  else if (registers != nullptr && std::string_view(registers->device->name()) == "cuda")
+    acts_ = Acts::cuda;
   else if (registers != nullptr)
     acts_ = Acts::pinned;
   else

@@ -71,8 +71,7 @@ bool RegistrySource::acquire(ThreadContext& thread, int number, const CallPoint&
   if (domains_.observes(number)) {
     if (!is_possible(request)) [[unlikely]]
       return refuse_impossible(thread, transfer, refusal, error);
-    transfer.record.outcome = runlog::Outcome::observed;
-    thread.counters[number].observed.add(1);
+    note_observed(thread, transfer);
     return true;
   }
   see_events();
@@ -81,6 +80,17 @@ bool RegistrySource::acquire(ThreadContext& thread, int number, const CallPoint&
     return true;
   }
   return acquire_slow(thread, number, request, access, transfer, refusal, error);
+}
+
+void RegistrySource::note_observed(ThreadContext& thread, Transfer& transfer) {
+  transfer.record.outcome = runlog::Outcome::observed;
+  thread.counters[transfer.record.domain].observed.add(1);
+}
+
+void RegistrySource::observe(ThreadContext& thread, int number, const CallPoint& call, Range request,
+                             Access access, Transfer& transfer) {
+  begin_transfer(thread, number, call, request, access, transfer);
+  note_observed(thread, transfer);
 }
 
 bool RegistrySource::try_acquire(ThreadContext& thread, int number, const CallPoint& call, Range request,

@@ -25,6 +25,9 @@ class RegistrySource {
   /// Leases the range if it is registered already; else false, without effect.
   bool try_acquire(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
                    Transfer& transfer);
+  /// Records a use that its front serves without a registration; release() ends it.
+  void observe(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
+               Transfer& transfer);
   void release(ThreadContext& thread, Transfer& transfer);
   /// Cancels a lease, and any registration made for it, unless other leases are out.
   void undo(ThreadContext& thread, Transfer& transfer);
@@ -35,6 +38,7 @@ class RegistrySource {
   void begin_transfer(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
                       Transfer& transfer);
   void hit(ThreadContext& thread, Region* region, const CallPoint& call, Transfer& transfer);
+  static void note_observed(ThreadContext& thread, Transfer& transfer);
   bool refuse_impossible(ThreadContext& thread, Transfer& transfer, Refusal refusal, Error* error);
 
   KnownDomains& domains_;

@@ -28,8 +28,8 @@ struct Limits {
 };
 
 /// The memory that RLIMIT_MEMLOCK bounds: io_uring counts the memory of all processes of the user, RDMA
-/// devices that of each process.
-enum class Pinned { by_user, by_process };
+/// devices that of each process. NVIDIA's driver counts none.
+enum class Pinned { by_user, by_process, uncounted };
 
 /// Returns the limits of the process, for all its domains together: the least of the user's limit (0: none),
 /// RLIMIT_MEMLOCK (for a user without CAP_IPC_LOCK; the user's `local_processes` ranks of the node share it),

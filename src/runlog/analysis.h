@@ -91,6 +91,12 @@ struct PeerHolds {
   double mean = 0;                    ///< bytes, over the run
 };
 
+/// Copies between host memory and GPUs, by CopyWay.
+struct GpuCopies {
+  Copies to_gpu[kCopyWays]{}, from_gpu[kCopyWays]{};
+  bool any() const;
+};
+
 struct RankReport {
   std::string host;
   Acts acts = Acts::pinned;
@@ -179,12 +185,13 @@ struct Report {
   double events_cover_seconds = 0;
   Cost cost;
   Prediction prediction;
-  TimeBudgetUse budget;               ///< seconds: mean over ranks
-  HelperShareUse helper_share;        ///< mean over ranks
-  BeyondLimits beyond;                ///< each the most of a rank
-  KeyUse keys;                        ///< bytes: sum, seconds: mean over ranks
-  PeerHolds holds;                    ///< sums over ranks
-  std::vector<RankReport> per_rank;   ///< by host and rank
+  TimeBudgetUse budget;              ///< seconds: mean over ranks
+  HelperShareUse helper_share;       ///< mean over ranks
+  BeyondLimits beyond;               ///< each the most of a rank
+  KeyUse keys;                       ///< bytes: sum, seconds: mean over ranks
+  PeerHolds holds;                   ///< sums over ranks
+  std::vector<RankReport> per_rank;  ///< by host and rank
+  GpuCopies copies;
   std::vector<DomainReport> domains;  ///< by number
   std::vector<CallSite> call_sites;   ///< most time lost first, then most bytes
 
@@ -203,13 +210,15 @@ Error analyse(const std::vector<std::string>& paths, Report& report);
 
 // The figures of counters, also those of a simulated process.
 
-/// "pinned", "measured" or "verbs".
+/// "pinned", "measured", "verbs" or "cuda".
 const char* to_string(Acts acts);
+const char* to_string(CopyWay way);
 
 /// Adds `n` times the counts and times that figures of several processes are made of.
 void add(Counters& sum, const Counters& counters, std::uint64_t n = 1);
 Acquires acquires_of(const Counters& counters);
 Prediction prediction_of(const Counters& counters);
+GpuCopies copies_of(const Counters& counters);
 
 /// Returns the site's name and frames, without figures.
 CallSite call_site_of(const Log& log, const SiteEntry& site);

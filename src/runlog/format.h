@@ -1,4 +1,4 @@
-// The run log's file format, version 8: one file for all processes of a job on a node, written through
+// The run log's file format, version 9: one file for all processes of a job on a node, written through
 // mappings, read by untrusting readers. (On file systems with private mappings: a file for each process,
 // written by calls; node_file.h.)
 //
@@ -25,7 +25,7 @@
 namespace pinion::runlog {
 
 constexpr char kMagic[8] = {'P', 'I', 'N', 'I', 'O', 'N', 'L', 'G'};
-constexpr std::uint32_t kVersion = 8;
+constexpr std::uint32_t kVersion = 9;
 /// The unit that processes take of the file; a multiple of every page size in use.
 constexpr std::uint64_t kChunkBytes = 64 << 10;
 constexpr std::uint64_t kOwnersPerTable = kChunkBytes / 8;
@@ -65,8 +65,9 @@ enum class Acts : std::uint32_t {
   pinned = 0,    ///< registers for its transfers, with a device of its own
   measured = 1,  ///< records transfers; nothing is registered
   verbs = 2,     ///< answers the registrations of the program's libraries
+  cuda = 3,      ///< makes the program's copies to and from GPUs
 };
-inline constexpr Acts kLastActs = Acts::verbs;
+inline constexpr Acts kLastActs = Acts::cuda;
 
 /// The way in which a transfer moves its bytes.
 enum class Protocol : std::uint8_t {
@@ -188,6 +189,15 @@ struct SeriesBin {
 
 /// Counters of one process over its run; times in ns. Kept by the engine; copied into the live state as the
 /// run goes.
+/// The ways of a copy between host memory and a GPU.
+enum class CopyWay : std::uint8_t { plain, staged, registered };
+inline constexpr unsigned kCopyWays = 3;
+
+/// Copies of one way and direction, from the call to its return.
+struct Copies {
+  std::uint64_t count, bytes, ns;
+};
+
 struct Counters {
   std::uint64_t acquires, hits, waits, misses, late, bounced, observed;
   std::uint64_t registrations, deregistrations, registration_failures;
@@ -223,6 +233,8 @@ struct Counters {
                            ///< registrations
   std::uint64_t
       strict_keys_ns;  ///< registering each key for peers anew: measured where it was, else modelled
+  // By CopyWay. Calls that return before their copy is done are left out.
+  Copies copies_to_gpu[kCopyWays], copies_from_gpu[kCopyWays];
 };
 
 /// The common values and counters of all processes that share the file.

@@ -139,6 +139,16 @@ void add_domain(DomainReport& sum, const DomainReport& d) {
   sum.deregister_ns_base = d.deregister_ns_base;
 }
 
+namespace {
+
+void add(Copies& sum, const Copies& copies, std::uint64_t n) {
+  sum.count += n * copies.count;
+  sum.bytes += n * copies.bytes;
+  sum.ns += n * copies.ns;
+}
+
+}  // namespace
+
 void add(Counters& sum, const Counters& c, std::uint64_t n) {
   for (const auto member : {&Counters::acquires,
                             &Counters::hits,
@@ -166,6 +176,10 @@ void add(Counters& sum, const Counters& c, std::uint64_t n) {
                             &Counters::helper_share_ns,
                             &Counters::helper_share_spent_ns})
     sum.*member += n * c.*member;
+  for (unsigned way = 0; way < kCopyWays; ++way) {
+    add(sum.copies_to_gpu[way], c.copies_to_gpu[way], n);
+    add(sum.copies_from_gpu[way], c.copies_from_gpu[way], n);
+  }
   // The sum is unsigned, so that absurd input wraps instead of overflowing.
   sum.budget_spent_ns = static_cast<std::int64_t>(static_cast<std::uint64_t>(sum.budget_spent_ns) +
                                                   n * static_cast<std::uint64_t>(c.budget_spent_ns));
@@ -197,12 +211,39 @@ Prediction prediction_of(const Counters& c) {
           share(c.at_release_within_5, c.reuses)};
 }
 
+GpuCopies copies_of(const Counters& c) {
+  GpuCopies copies;
+  std::copy_n(c.copies_to_gpu, kCopyWays, copies.to_gpu);
+  std::copy_n(c.copies_from_gpu, kCopyWays, copies.from_gpu);
+  return copies;
+}
+
+bool GpuCopies::any() const {
+  const auto counts = [](const Copies& copies) { return copies.count != 0; };
+  return std::any_of(std::begin(to_gpu), std::end(to_gpu), counts) ||
+         std::any_of(std::begin(from_gpu), std::end(from_gpu), counts);
+}
+
+const char* to_string(CopyWay way) {
+  switch (way) {
+    case CopyWay::plain:
+      return "plain";
+    case CopyWay::staged:
+      return "staged";
+    case CopyWay::registered:
+      break;
+  }
+  return "registered";
+}
+
 const char* to_string(Acts acts) {
   switch (acts) {
     case Acts::pinned:
       return "pinned";
     case Acts::measured:
       return "measured";
+    case Acts::cuda:
+      return "cuda";
     case Acts::verbs:
       break;
   }
