@@ -87,7 +87,9 @@ inline const Stream kThreadStream = reinterpret_cast<Stream>(2);
   X(copy_out_async, "cuMemcpyDtoHAsync_v2", (void*, DevicePointer, std::size_t, Stream))
 
 /// Calls that older drivers lack: null there.
-#define PINION_CUDA_OPTIONAL_CALLS(X) X(context_id, "cuCtxGetId", (Context, unsigned long long*))
+#define PINION_CUDA_OPTIONAL_CALLS(X)                         \
+  X(context_id, "cuCtxGetId", (Context, unsigned long long*)) \
+  X(pointer_attributes, "cuPointerGetAttributes", (unsigned, const int*, void**, DevicePointer))
 
 struct Driver {
 #define PINION_CUDA_MEMBER(member, symbol, parameters) Result(*member) parameters = nullptr;

@@ -26,6 +26,8 @@ class OwnContext {
   /// Makes the context, unless it is there. ENODEV: there is none, and there will be none; the first such
   /// answer is a message to the user.
   Error make();
+  /// Whether make() has succeeded.
+  bool ready() const { return context_.load(std::memory_order_acquire) != nullptr; }
   /// Runs `call` with the context current in the calling thread, and captures relaxed. make() has succeeded.
   template <class Call>
   Result run(Call&& call) {
