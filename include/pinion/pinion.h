@@ -212,9 +212,9 @@ struct pinion_prepare_options {
   size_t size;        /* in: sizeof(struct pinion_prepare_options) */
   unsigned access;    /* of pinion_access, for the transfers to come */
   unsigned hugepages; /* other than 0: advise the kernel to use them (MADV_HUGEPAGE) */
-  unsigned threads;   /* at most; 0: half of the cores, four at most */
+  unsigned threads;   /* at most, and at first; 0: as many as help, of the cores that the process may use */
   unsigned reserved;
-  uint64_t piece_bytes; /* of one registration, at most; 0: 16 MiB */
+  uint64_t piece_bytes; /* of one registration, at most; 0: 16 MiB, larger while that is faster */
 };
 
 typedef struct pinion_preparation pinion_preparation;

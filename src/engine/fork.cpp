@@ -15,6 +15,7 @@
 
 #include "base/held_signals.h"
 #include "engine/engine.h"
+#include "monitor/map_changes.h"
 #include "placement/heap_mutex.h"
 
 namespace pinion {
@@ -44,6 +45,7 @@ void Engine::watch_forks() {
       t_closed = nullptr;
       if (Engine* parent = withdraw()) parent->domains_.abandon_after_fork();
       RunMemory::abandon_after_fork();
+      MapChanges::forget_after_fork();
       forget_this_thread();
     };
     pthread_atfork(before, in_parent, in_child);

@@ -4,30 +4,29 @@
 #include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
+#include <sys/utsname.h>
 
 #include <algorithm>
 #include <chrono>
 #include <cstddef>
+#include <cstdio>
+#include <exception>
 #include <new>
-#include <system_error>
+#include <utility>
 
-#include "base/preemption.h"
 #include "base/units.h"
-#include "device/kernel/fault_in.h"
 
 namespace pinion {
 
 namespace {
 
-/// The default piece: with 4 KiB pages its registration takes a NIC about a millisecond (cost_model.h), the
-/// kernel a fifth.
+/// The first piece, and the longest range that is always one: with 4 KiB pages its registration takes a NIC
+/// about a millisecond (cost_model.h), the kernel a fifth.
 constexpr std::size_t kPiece = std::size_t{16} << 20;
-constexpr Duration kLongStep = kMillisecond / 4;
-/// Processor time between pauses: a step, mostly. Without them the next step would take the memory map before
-/// a waiting thread wakes up, and a used-up time slice would end within a step.
-constexpr Duration kRun = kMillisecond / 5;
-constexpr std::chrono::microseconds kPause{20};
-constexpr std::size_t kLeastStep = std::size_t{64} << 10;
+/// Larger default pieces gain nothing.
+constexpr std::size_t kMostPiece = std::size_t{256} << 20;
+/// Fault in between two looks at what else goes on.
+constexpr std::size_t kSlice = std::size_t{1} << 20;
 
 /// Preparations under way or ready.
 struct All {
@@ -42,7 +41,46 @@ All& all() {
   return *preparations;
 }
 
-unsigned default_threads() { return std::clamp(std::thread::hardware_concurrency() / 2, 1U, 4U); }
+/// Most bytes of one pin. GPU drivers from r580 on refuse 512 GiB; Linux 6.11 to 6.13 refuse 2 GiB.
+std::size_t most_of_a_pin() {
+  utsname system{};
+  unsigned major = 0, minor = 0;
+  if (::uname(&system) == 0 && std::sscanf(system.release, "%u.%u", &major, &minor) == 2 && major == 6 &&
+      minor >= 11 && minor <= 13)
+    return std::size_t{1} << 30;
+  return std::size_t{256} << 30;
+}
+
+/// Whole pages, with the advice that was asked for.
+std::vector<Range> whole_pages(const std::vector<Range>& ranges, bool hugepages) {
+  std::vector<Range> whole;
+  for (const Range& range : ranges) {
+    const Range pages = range.to_pages();
+    whole.push_back(pages);
+    if (hugepages)
+      ::madvise(reinterpret_cast<void*>(pages.begin), pages.bytes(), MADV_HUGEPAGE);  // advice, no more
+  }
+  return whole;
+}
+
+std::size_t first_piece(const LeasePath& leases, int domain, std::size_t asked) {
+  const std::size_t most = std::min(leases.most_in_a_region(domain), most_of_a_pin());
+  return std::max(page_size(), page_floor(std::min(asked ? asked : kPiece, most)));
+}
+
+/// A caller's numbers are where the search begins, and its bounds.
+PreparationSpeed::Bounds bounds(const LeasePath& leases, int domain, const Preparation::Request& request,
+                                const PreparationPieces& pieces, const node::CpuSet& cpus) {
+  const std::size_t first = first_piece(leases, domain, request.piece_bytes);
+  const bool grows = request.piece_bytes == 0 && first == kPiece;
+  const auto parts = static_cast<unsigned>(std::min<std::size_t>(pieces.most_parts(), 1U << 16));
+  const auto cores = std::max(static_cast<unsigned>(cpus.count()), 1U);
+  const unsigned most = std::min(request.threads ? request.threads : cores, parts);
+  return {.first_threads = request.threads ? most : std::min(2U, most),
+          .most_threads = most,
+          .first_piece = first,
+          .most_piece = grows ? std::min(kMostPiece, leases.most_in_a_region(domain)) : first};
+}
 
 }  // namespace
 
@@ -53,35 +91,21 @@ Preparation::Preparation(LeasePath& leases, int domain, CallSite site, const Req
       access_(request.access),
       // On a device without peers the request has all rights first (registry/domain.h).
       faults_for_writing_(writes(access_) || !leases.domains().slot(domain).device->capabilities().remote),
-      began_(monotonic_now()) {
-  const std::size_t asked = request.piece_bytes ? request.piece_bytes : kPiece;
-  const std::size_t most =
-      std::max(page_size(), page_floor(std::min(asked, leases.most_in_a_region(domain))));
-  for (const Range& range : request.ranges) {
-    const Range pages = range.to_pages();
-    bytes_ += pages.bytes();
-    if (request.hugepages)
-      ::madvise(reinterpret_cast<void*>(pages.begin), pages.bytes(), MADV_HUGEPAGE);  // advice, no more
-    // A range that fits a piece is a buffer, which one registration must serve. Longer ones are cut at
-    // multiples, so that hugepages stay whole.
-    for (Address at = pages.begin; at < pages.end;) {
-      const Address end = pages.bytes() <= most ? pages.end : std::min(pages.end, (at / most + 1) * most);
-      pieces_.emplace_back().pages = {at, end};
-      at = end;
-    }
-  }
-}
+      began_(monotonic_now()),
+      place_{node::cpus_of_process(), MemoryPolicy::of_this_thread()},
+      pieces_(whole_pages(request.ranges, request.hugepages),
+              first_piece(leases, domain, request.piece_bytes)),
+      speed_(bounds(leases, domain, request, pieces_, place_.cpus), began_) {}
 
 std::unique_ptr<Preparation> Preparation::start(LeasePath& leases, int domain, CallSite site,
                                                 const Request& request, Error& error) {
   std::unique_ptr<Preparation> made(new Preparation(leases, domain, site, request));
   error = made->check_room();
   if (error) return nullptr;
-  const auto pieces = static_cast<unsigned>(std::min<std::size_t>(made->pieces_.size(), 1U << 16));
   // The caller counts as a thread of it meanwhile, so that the preparation cannot end before all are
   // launched.
   made->begin();
-  const bool launched = made->launch(std::min(request.threads ? request.threads : default_threads(), pieces));
+  const bool launched = made->launch(made->speed_.threads());
   made->finish(this_thread(), {});
   if (!launched) {
     error = Error::make(EAGAIN, "no thread can be made that prepares memory");
@@ -94,9 +118,9 @@ std::unique_ptr<Preparation> Preparation::start(LeasePath& leases, int domain, C
 
 Error Preparation::check_room() const {
   const std::uint64_t most = leases_.budget().most_bytes();
-  if (bytes_ <= most) return {};
+  if (pieces_.bytes() <= most) return {};
   return Error::make(ENOMEM, "%s to prepare, but the limit is %s (%s): prepare less, or raise the limit",
-                     format_size(bytes_).c_str(), format_size(most).c_str(),
+                     format_size(pieces_.bytes()).c_str(), format_size(most).c_str(),
                      leases_.budget().limits().bytes_from.c_str());
 }
 
@@ -107,11 +131,11 @@ bool Preparation::launch(unsigned threads) {
   ::pthread_sigmask(SIG_SETMASK, &signals, &before);
   const MutexLock lock(joining_);
   try {
-    while (threads_.size() < threads) {
+    for (unsigned i = 0; i < threads; ++i) {
       begin();
       threads_.emplace_back([this] { work(); });
     }
-  } catch (const std::system_error&) {
+  } catch (const std::exception&) {
     finish(this_thread(), {});  // the missing one; fewer will do
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
@@ -131,19 +155,27 @@ Preparation::~Preparation() {
   cancel();
   join();
   ThreadContext* const thread = this_thread();
-  for (Piece& piece : pieces_) {
-    if (!piece.leased) continue;
+  pieces_.for_each([&](PreparationPieces::Piece& piece) {
+    if (!piece.leased) return;
     if (&leases_ == LeasePath::running() && thread != nullptr)
       leases_.release(*thread, piece.transfer);
     else
       leases_.release_after_run(piece.transfer);
-  }
+  });
 }
 
 void Preparation::join() {
-  const MutexLock lock(joining_);
-  for (std::thread& thread : threads_) thread.join();
-  threads_.clear();
+  // A thread that is joined may be starting others: the mutex is free meanwhile.
+  for (;;) {
+    std::thread thread;
+    {
+      const MutexLock lock(joining_);
+      if (threads_.empty()) return;
+      thread = std::move(threads_.back());
+      threads_.pop_back();
+    }
+    thread.join();
+  }
 }
 
 // ---- as its user sees it ----
@@ -151,7 +183,7 @@ void Preparation::join() {
 Preparation::State Preparation::state() const {
   const MutexLock lock(mutex_);
   State state;
-  state.bytes = bytes_;
+  state.bytes = pieces_.bytes();
   state.prepared = prepared_.load(std::memory_order_relaxed);
   state.elapsed = (over_ ? end_ : monotonic_now()) - began_;
   state.error = over_ ? error_ : Error::make(EINPROGRESS, "the memory is being prepared");
@@ -159,7 +191,7 @@ Preparation::State Preparation::state() const {
     state.left = 0;
   else if (state.prepared > 0)
     state.left = static_cast<Duration>(static_cast<double>(state.elapsed) *
-                                       static_cast<double>(bytes_ - state.prepared) /
+                                       static_cast<double>(state.bytes - state.prepared) /
                                        static_cast<double>(state.prepared));
   return state;
 }
@@ -192,14 +224,18 @@ void Preparation::forget_after_fork() {
 void Preparation::work() {
   ::prctl(PR_SET_NAME, "pinion-prepare");
   ::prctl(PR_SET_TIMERSLACK, 1);  // its pauses are short, and many
+  if (place_.cpus.any()) node::run_on(place_.cpus);
+  place_.policy.apply();
   ThreadContext* const thread = this_thread();
   Error error;
   if (thread == nullptr) error = Error::make(ENOMEM, "no memory for Pinion's state of a thread");
+  FaultPace pace;
   while (!error && !stopped()) {
-    const std::size_t i = next_.fetch_add(1, std::memory_order_relaxed);
-    if (i >= pieces_.size()) break;
+    if (leaves()) return;
     try {
-      error = prepare(*thread, pieces_[i]);
+      const PreparationPieces::Part part = pieces_.take();
+      if (part.piece == nullptr) break;
+      error = prepare(*thread, pace, part);
     } catch (const std::bad_alloc&) {
       error = Error::make(ENOMEM, "out of memory");
     }
@@ -207,45 +243,62 @@ void Preparation::work() {
   finish(thread, error);
 }
 
-Error Preparation::prepare(ThreadContext& thread, Piece& piece) {
-  if (Error error = fault_in_steps(piece.pages)) return error;
+/// True: the search wants fewer threads, and the calling one ends. Others go on.
+bool Preparation::leaves() {
+  const MutexLock lock(mutex_);
+  if (active_ <= wanted_) return false;
+  --active_;
+  return true;
+}
+
+/// Sets the number of threads. Called by one of them.
+void Preparation::follow(unsigned threads) {
+  unsigned missing = 0;
+  {
+    const MutexLock lock(mutex_);
+    wanted_ = threads;
+    missing = threads > active_ ? threads - active_ : 0;
+  }
+  // If no thread can be made, those that work will do.
+  if (missing > 0 && !stopped()) static_cast<void>(launch(missing));
+}
+
+Error Preparation::prepare(ThreadContext& thread, FaultPace& pace, const PreparationPieces::Part& part) {
+  if (Error error = fault_in(pace, part.pages)) return error;
+  if (stopped() || !part.piece->faulted_in(part.pages)) return {};
   give_way();
-  if (stopped()) return {};
+  return stopped() ? Error{} : register_piece(thread, *part.piece);
+}
+
+Error Preparation::register_piece(ThreadContext& thread, PreparationPieces::Piece& piece) {
   const CallPoint call{ticks_now(), site_, CallKind::prepare};
+  const Time begin = monotonic_now();
   Error error;
   if (!leases_.registry_source().acquire(thread, domain_, call, piece.pages, access_, piece.transfer,
                                          Refusal::report, &error))
     return error;
   piece.leased = true;
   prepared_.fetch_add(piece.pages.bytes(), std::memory_order_relaxed);
+  pieces_.set_piece_bytes(speed_.registered(piece.pages.bytes(), monotonic_now() - begin));
+  worked(piece.pages.bytes());
   return {};
 }
 
-/// A fault holds the process's memory map against all that change it, so each step is short, by the time that
-/// the thread runs. A thread that sleeps begins a new time slice: the kernel seldom preempts it within a
-/// step.
-Error Preparation::fault_in_steps(Range pages) {
-  std::size_t step = std::size_t{1} << 20;
-  Duration ran = 0;
-  for (Address at = pages.begin; at < pages.end && !stopped();) {
+Error Preparation::fault_in(FaultPace& pace, Range pages) {
+  for (Range slice = pages; !slice.empty() && !stopped();) {
     give_way();
-    const Address end = std::min(pages.end, at + step);
-    const Duration before = thread_cpu_now();
-    Error error = fault_in({at, end}, faults_for_writing_);
-    if (error.code == EFAULT && !writes(access_)) error = fault_in({at, end}, false);
+    slice.end = std::min(pages.end, slice.begin + kSlice);
+    Error error = pace.fault_in(slice, faults_for_writing_);
+    if (error.code == EFAULT && !writes(access_)) error = pace.fault_in(slice, false);
     if (error) return error;
-    const Duration took = thread_cpu_now() - before;
-    if (took > kLongStep)
-      step = std::max(step / 2, std::max(kLeastStep, page_size()));
-    else if (took < kLongStep / 4)
-      step = std::min(step * 2, kFaultStep);
-    at = end;
-    ran += took;
-    if (ran < kRun) continue;
-    std::this_thread::sleep_for(kPause);
-    ran = 0;
+    worked(slice.bytes());
+    slice = {slice.end, pages.end};
   }
   return {};
+}
+
+void Preparation::worked(std::size_t bytes) {
+  if (const auto threads = speed_.worked(bytes, monotonic_now())) follow(*threads);
 }
 
 /// Transfers that wait for a registration go first, yet not for ever.
@@ -263,7 +316,7 @@ void Preparation::finish(ThreadContext* thread, const Error& error) {
     if (error && !error_) error_ = error;
     if (error) cancel();
     if (--active_ > 0) return;
-    const bool ready = prepared_.load(std::memory_order_relaxed) == bytes_;
+    const bool ready = prepared_.load(std::memory_order_relaxed) == pieces_.bytes();
     if (!ready && !error_) error_ = Error::make(ECANCELED, "the preparation was cancelled");
     failed = static_cast<bool>(error_);
   }
@@ -276,11 +329,11 @@ void Preparation::finish(ThreadContext* thread, const Error& error) {
 }
 
 void Preparation::roll_back(ThreadContext& thread) {
-  for (Piece& piece : pieces_) {
-    if (!piece.leased) continue;
+  pieces_.for_each([&](PreparationPieces::Piece& piece) {
+    if (!piece.leased) return;
     piece.leased = false;
     leases_.undo(thread, piece.transfer);
-  }
+  });
   prepared_.store(0, std::memory_order_relaxed);
 }
 

@@ -1,7 +1,10 @@
 // Memory that is registered ahead of its first transfer, by threads of its own: whole heaps, in pieces. Owns
 // the leases on the pieces, from the time when a piece is registered to its end; a failure or a cancel rolls
-// all of it back. A piece is faulted in by steps of some 0.2 ms with pauses between, then leased as for a
-// transfer. Between the steps a thread lets transfers that wait for a registration go first.
+// all of it back. A part is faulted in by short steps (fault_pace.h); a piece whose parts are all present is
+// leased as for a transfer. The number of threads and the size of pieces follow the measured throughput
+// (preparation_speed.h). Between the steps a thread lets transfers that wait for a registration go first.
+//
+// Its threads run on any CPU that the process may use, and place memory by the caller's NUMA policy.
 //
 // Ordinary code, any thread. It ends before its domain closes. end_all() is for the end of the run; the
 // leases then live on, as those of transfers do.
@@ -14,7 +17,12 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "device/kernel/memory_policy.h"
+#include "engine/fault_pace.h"
 #include "engine/lease_path.h"
+#include "engine/preparation_pieces.h"
+#include "engine/preparation_speed.h"
+#include "node/cores.h"
 
 namespace pinion {
 
@@ -24,8 +32,8 @@ class Preparation {
     std::vector<Range> ranges;
     Access access = Access::read;
     bool hugepages = false;       ///< advises the kernel to use them
-    unsigned threads = 0;         ///< at most; 0: half of the cores, four at most
-    std::size_t piece_bytes = 0;  ///< of one registration, at most; 0: 16 MiB, on a NIC about a millisecond
+    unsigned threads = 0;         ///< at most, and at first; 0: as many as help, of the process's cores
+    std::size_t piece_bytes = 0;  ///< of one registration, at most; 0: 16 MiB, larger where that is faster
   };
   struct State {
     Error error;                 ///< EINPROGRESS: under way; else why it ended, or none: ready
@@ -56,10 +64,10 @@ class Preparation {
   static void forget_after_fork();
 
  private:
-  struct Piece {
-    Range pages;
-    Transfer transfer;
-    bool leased = false;
+  /// The CPUs of its threads, and the policy by which their faults choose memory.
+  struct Place {
+    node::CpuSet cpus;
+    MemoryPolicy policy;
   };
 
   Preparation(LeasePath& leases, int domain, CallSite site, const Request& request);
@@ -68,8 +76,12 @@ class Preparation {
   void begin();
   void join();
   void work();
-  Error prepare(ThreadContext& thread, Piece& piece);
-  Error fault_in_steps(Range pages);
+  bool leaves();
+  void follow(unsigned threads);
+  Error prepare(ThreadContext& thread, FaultPace& pace, const PreparationPieces::Part& part);
+  Error fault_in(FaultPace& pace, Range pages);
+  Error register_piece(ThreadContext& thread, PreparationPieces::Piece& piece);
+  void worked(std::size_t bytes);
   void give_way() const;
   void finish(ThreadContext* thread, const Error& error);
   void roll_back(ThreadContext& thread);
@@ -81,16 +93,17 @@ class Preparation {
   const Access access_;
   const bool faults_for_writing_;
   const Time began_;
-  std::uint64_t bytes_ = 0;
-  std::vector<Piece> pieces_;  ///< each is of the thread that took it; after the end, of ~Preparation()
-  std::atomic<std::size_t> next_{0};
+  const Place place_;
+  PreparationPieces pieces_;  ///< after the end, of ~Preparation()
+  PreparationSpeed speed_;
   std::atomic<std::uint64_t> prepared_{0};
   std::atomic<bool> stop_{false};
   Mutex joining_;
   std::vector<std::thread> threads_ GUARDED_BY(joining_);
   mutable Mutex mutex_;
   mutable ConditionVariable ended_;
-  unsigned active_ GUARDED_BY(mutex_) = 0;  ///< threads
+  unsigned active_ GUARDED_BY(mutex_) = 0;    ///< threads
+  unsigned wanted_ GUARDED_BY(mutex_) = ~0U;  ///< more of them leave
   bool over_ GUARDED_BY(mutex_) = false;
   Error error_ GUARDED_BY(mutex_);  ///< why it is not ready
   Time end_ GUARDED_BY(mutex_) = 0;

@@ -21,6 +21,7 @@
 #include "monitor/hooked_change.h"
 #include "monitor/hooked_functions.h"
 #include "monitor/libc_replacements.h"
+#include "monitor/map_changes.h"
 #include "monitor/memory_calls.h"
 #include "monitor/patch_exposure.h"
 #include "monitor/syscall_entry.h"
@@ -38,13 +39,18 @@ long to_libc(long result, int caller_errno) {
   return is_error(result) ? -1 : result;
 }
 
+/// Whether the kernel takes the memory map's lock for writing.
+bool changes_map(LibcFunction function) { return function != kMadvise && function != kProcessMadvise; }
+
 /// The work of a function's replacement.
 long perform(LibcFunction function, const Arguments& arguments, const ConcernedMemory& memory) {
   if (is_on_its_way(function, arguments)) return to_libc(call_kernel(function, arguments), errno);
   const int caller_errno = errno;
   const long system_call = hooks[function].system_call;
-  const long result = bracketed(system_call, arguments, memory,
-                                [&](const Arguments& a) { return call_next(function, a, memory); });
+  const long result = bracketed(system_call, arguments, memory, [&](const Arguments& a) {
+    const MapChange change(changes_map(function));
+    return call_next(function, a, memory);
+  });
   report_appeared(system_call, arguments, result);
   return to_libc(result, caller_errno);
 }
@@ -300,6 +306,7 @@ HookReport install_libc_hooks(HookCallbacks callbacks) {
     const bool moves_break = hook.system_call == SYS_brk;
     hook.refused = moves_break && no_break ? no_break : put_in_place(hook);
   }
+  MapChanges::set_seen(hooks[kMmap].patch.in_place() && hooks[kMunmap].patch.in_place());
   return report_hooks();
 }
 
@@ -321,6 +328,7 @@ HookReport install_symbols(HookCallbacks callbacks) {
     error = no_break;
   else
     lead_symbols_here(callbacks);
+  if (!error) MapChanges::set_seen(true);
   return summarize({{"libpinion-symbols.so", error ? HookState::failed : HookState::good, error}});
 }
 
@@ -384,6 +392,7 @@ HookReport self_test() { return test_memory_events(); }
 void uninstall_libc_hooks() {
   const MutexLock lock(control);
   installed = {};
+  MapChanges::set_seen(false);
   stop_reporting_changes();
   report_exposure_to(nullptr);
   for (Hook& hook : hooks) {

@@ -1,9 +1,12 @@
 #include "node/cores.h"
 
+#include <dirent.h>
 #include <sched.h>
 #include <unistd.h>
 
+#include <cstdlib>
 #include <fstream>
+#include <memory>
 #include <set>
 #include <string>
 
@@ -25,6 +28,15 @@ CpuSet cpus_of(int thread) {
   for (int cpu = 0; cpu < kMostCpus; ++cpu)
     cpus[static_cast<std::size_t>(cpu)] =
         CPU_ISSET_S(static_cast<std::size_t>(cpu), sizeof set.bytes, set.get());
+  return cpus;
+}
+
+CpuSet cpus_of_process() {
+  CpuSet cpus = cpus_of(0);
+  const std::unique_ptr<DIR, int (*)(DIR*)> threads(::opendir("/proc/self/task"), ::closedir);
+  if (threads == nullptr) return cpus;
+  while (const dirent* const entry = ::readdir(threads.get()))
+    if (const int thread = std::atoi(entry->d_name); thread > 0) cpus |= cpus_of(thread);
   return cpus;
 }
 

@@ -13,6 +13,8 @@ using CpuSet = std::bitset<kMostCpus>;
 
 /// The CPUs that a thread may run on (0: the calling one). Empty where the system refuses the answer.
 CpuSet cpus_of(int thread);
+/// The CPUs that any thread of the process may run on: a program binds its threads to one CPU each.
+CpuSet cpus_of_process();
 /// Lets the calling thread run on those CPUs, as far as its cpuset allows them.
 void run_on(const CpuSet& cpus);
 

@@ -152,6 +152,43 @@ TEST_F(Preparing, MemoryIsPresentBeforeItIsRegistered) {
   EXPECT_EQ(ended(), 0) << pinion_last_error();
 }
 
+// By default: threads come and go as the search wants them.
+TEST_F(Preparing, LargeMemoryKeepsItsContents) {
+  start();
+  const Memory memory((std::size_t{160} << 20) / kPage);
+  for (std::size_t i = 0; i < memory.bytes() / kPage; i += 37) *memory.page(i) = static_cast<char>(i);
+  const pinion_range range{memory.page(0), memory.bytes()};
+  pinion_prepare_options options{};
+  options.size = sizeof options;
+  options.access = PINION_ACCESS_WRITE;
+  ASSERT_EQ(pinion_prepare(domain_, &range, 1, &options, &preparation_), 0) << pinion_last_error();
+  ASSERT_EQ(ended(), 0) << pinion_last_error();
+  EXPECT_EQ(state().prepared_bytes, memory.bytes());
+  for (std::size_t i = 0; i < memory.bytes() / kPage; ++i) {
+    ASSERT_EQ(*memory.page(i), i % 37 == 0 ? static_cast<char>(i) : 0) << i;
+    ASSERT_TRUE(is_registered(memory.page(i), 1)) << i;
+  }
+  const std::size_t pieces = operations_.calls().size();
+  EXPECT_GE(pieces, 2u);
+  EXPECT_LE(pieces, 11u) << "pieces of 16 MiB and more";
+}
+
+// A large piece is faulted in by several threads, and is one registration nevertheless.
+TEST_F(Preparing, ALargePieceIsOneRegistration) {
+  start();
+  const Memory memory((std::size_t{48} << 20) / kPage);
+  const pinion_range range{memory.page(0), memory.bytes()};
+  pinion_prepare_options options{};
+  options.size = sizeof options;
+  options.access = PINION_ACCESS_WRITE;
+  options.threads = 4;
+  options.piece_bytes = memory.bytes();
+  ASSERT_EQ(pinion_prepare(domain_, &range, 1, &options, &preparation_), 0) << pinion_last_error();
+  ASSERT_EQ(ended(), 0) << pinion_last_error();
+  EXPECT_EQ(operations_.calls().size(), 1u);
+  EXPECT_TRUE(is_registered(memory.page(0), memory.bytes()));
+}
+
 TEST_F(Preparing, AFailureRollsAllBackAndIsNamed) {
   start("retention=leave-pinned");
   const Heap memory(16);

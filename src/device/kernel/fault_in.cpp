@@ -3,6 +3,9 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cerrno>
+
+#include "monitor/system_call.h"
 
 // Missing in the headers of kernels before 5.14.
 #ifndef MADV_POPULATE_READ
@@ -31,15 +34,17 @@ bool kernel_populates() {
   return known;
 }
 
-Error populate(Range range, bool for_writing) {
+Error populate(Range range, bool for_writing, StepBytes step_bytes) {
   const int advice = for_writing ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
   for (Address at = range.begin; at < range.end;) {
-    const Range step{at, std::min(at + kFaultStep, range.end)};
-    if (madvise(pointer(step.begin), step.bytes(), advice) == 0) {
+    const Range step{at, std::min(at + page_ceil(step_bytes()), range.end)};
+    // No event of memory: the hooks are passed by.
+    const long result = raw_system_call(SYS_madvise, arguments_of(step.begin, step.bytes(), advice));
+    if (result == 0) {
       at = step.end;
       continue;
     }
-    switch (errno) {
+    switch (-result) {
       case EINTR:
       case EAGAIN:
         continue;
@@ -54,6 +59,8 @@ Error populate(Range range, bool for_writing) {
   return {};
 }
 
+constexpr auto long_steps = [] { return kFaultStep; };
+
 /// One flag a page, as mincore() gives them: the common case, in a loop that the compiler vectorises.
 bool all_present(const unsigned char* present, std::size_t pages) {
   unsigned char all = 1;
@@ -63,7 +70,9 @@ bool all_present(const unsigned char* present, std::size_t pages) {
 
 }  // namespace
 
-Error fault_in(Range pages, bool for_writing) {
+Error fault_in(Range pages, bool for_writing) { return fault_in(pages, for_writing, long_steps); }
+
+Error fault_in(Range pages, bool for_writing, StepBytes step_bytes) {
   constexpr std::size_t kBatch = 4096;
   unsigned char present[kBatch];
   const std::size_t page = page_size();
@@ -81,7 +90,7 @@ Error fault_in(Range pages, bool for_writing) {
       Range run{at, at};
       while (run.end < batch.end && absent(run.end)) run.end += page;
       if (!run.empty() && kernel_populates()) {
-        if (Error error = populate(run, for_writing)) return error;
+        if (Error error = populate(run, for_writing, step_bytes)) return error;
       }
       at = run.end;
       while (at < batch.end && !absent(at)) at += page;
@@ -92,7 +101,7 @@ Error fault_in(Range pages, bool for_writing) {
 
 Error check_access(Range pages, bool for_writing) {
   if (!kernel_populates()) return is_mapped(pages) ? Error{} : not_mapped(pages);
-  return populate(pages, for_writing);
+  return populate(pages, for_writing, long_steps);
 }
 
 }  // namespace pinion

@@ -5,7 +5,10 @@
 // returns an error. Stateless; any thread; blocks.
 #pragma once
 
+#include <cstddef>
+
 #include "base/error.h"
+#include "base/function_ref.h"
 #include "base/range.h"
 
 namespace pinion {
@@ -18,6 +21,11 @@ constexpr std::size_t kFaultStep = std::size_t{4} << 20;
 /// unmapped, or when an absent one forbids the access; ENOMEM when memory is short. On kernels before 5.14,
 /// which cannot populate, it only finds unmapped pages.
 Error fault_in(Range pages, bool for_writing);
+
+/// Called before each kernel call that may fault: returns the most bytes of that call. It may wait first.
+using StepBytes = FunctionRef<std::size_t()>;
+/// Like the above, in the steps of the caller.
+Error fault_in(Range pages, bool for_writing, StepBytes step_bytes);
 
 /// Fails with EFAULT when any of `pages` is unmapped or forbids reading (with `for_writing`, writing); makes
 /// them all present on the way. The slow, certain form of fault_in(): costs as much as pinning. On

@@ -1,0 +1,61 @@
+#include "device/kernel/memory_policy.h"
+
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <fstream>
+#include <string>
+
+#include "monitor/system_call.h"
+
+namespace pinion {
+
+namespace {
+
+// Of <linux/mempolicy.h>, with the flags of mode left out.
+constexpr int kDefault = 0, kPreferred = 1, kLocal = 4;
+constexpr int kModeMask = 0xff;
+
+}  // namespace
+
+unsigned memory_nodes() {
+  // "0", "0-1", "0,2-3"
+  std::ifstream file("/sys/devices/system/node/has_memory");
+  std::string list;
+  if (!(file >> list)) return 1;
+  unsigned count = 0;
+  for (std::size_t at = 0; at < list.size();) {
+    unsigned first = 0, last = 0;
+    const int read = std::sscanf(list.c_str() + at, "%u-%u", &first, &last);
+    if (read < 1) break;
+    count += read == 2 && last >= first ? last - first + 1 : 1;
+    const std::size_t comma = list.find(',', at);
+    at = comma == std::string::npos ? list.size() : comma + 1;
+  }
+  return count > 0 ? count : 1;
+}
+
+MemoryPolicy MemoryPolicy::of_this_thread() {
+  MemoryPolicy policy;
+  if (memory_nodes() < 2) return policy;
+  int mode = 0;
+  if (is_error(raw_system_call(SYS_get_mempolicy,
+                               arguments_of(&mode, policy.nodes_.data(), kMostNodes + 1, 0L, 0L))))
+    return {};
+  policy.mode_ = mode;
+  if ((mode & kModeMask) != kDefault && (mode & kModeMask) != kLocal) return policy;
+  unsigned cpu = 0, node = 0;
+  if (is_error(raw_system_call(SYS_getcpu, arguments_of(&cpu, &node, 0L))) || node >= kMostNodes) return {};
+  policy.mode_ = kPreferred;
+  policy.nodes_ = {};
+  policy.nodes_[node / kWordBits] = 1UL << (node % kWordBits);
+  return policy;
+}
+
+void MemoryPolicy::apply() const {
+  if (changes_nothing()) return;
+  raw_system_call(SYS_set_mempolicy, arguments_of(mode_, nodes_.data(), kMostNodes + 1));
+}
+
+}  // namespace pinion
