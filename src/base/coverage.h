@@ -1,4 +1,4 @@
-// Counts for each page how often it is covered: a counted union of page-aligned ranges. Its owner adds and
+// Counts for each page (or byte) how often it is covered: a counted union of ranges. Its owner adds and
 // removes ranges that may overlap (registered bytes, locked pages), and receives the parts that enter or
 // leave the union. The owner guards it. It allocates, so it is for ordinary code, outside of hooks and spin
 // locks.

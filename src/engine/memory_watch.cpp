@@ -15,7 +15,8 @@ void MemoryWatch::begin(MonitorKind kind) {
 
 void MemoryWatch::end() { memory_events::leave(); }
 
-Error MemoryWatch::watch(Range pages) {
+Error MemoryWatch::watch(Range range) {
+  const Range pages = range.to_pages();
   if (!registers_.load(std::memory_order_relaxed)) {
     registers_.store(true);
     report_keeping_nothing();

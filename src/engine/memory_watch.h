@@ -39,8 +39,8 @@ class MemoryWatch final : public MemorySink {
   void begin(MonitorKind kind);
   void end();
 
-  /// Watches memory before it is registered. An error: its events will go unseen.
-  Error watch(Range pages);
+  /// Watches the pages of memory before it is registered. An error: their events will go unseen.
+  Error watch(Range range);
   /// Regains sight that was lost meanwhile: called before anything is registered, and now and then by the
   /// helper.
   void check_hooks();

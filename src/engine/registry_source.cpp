@@ -109,7 +109,8 @@ bool RegistrySource::acquire_slow(ThreadContext& thread, int number, Range reque
     return refuse_impossible(thread, transfer, refusal, error);
   ThreadCounters& counters = thread.counters[number];
   Record& record = transfer.record;
-  const AcquireResult result = steps_.run(thread, {.pages = request.to_pages(), .access = access}, record);
+  const Range unit = domains_.domain(number).unit_of(request);
+  const AcquireResult result = steps_.run(thread, {.pages = unit, .access = access}, record);
 
   if (!result.region) {
     if (error) *error = result.error;

@@ -36,6 +36,11 @@ void ThreadRetirement::reap(ThreadContext& thread, int number) {
   while (Region* region = domains_.domain(number).begin_reap()) retire_claimed(thread, number, region);
 }
 
+void ThreadRetirement::let_go_in(ThreadContext& thread, int number, Range range) {
+  reap(thread, number);
+  for (const RegionRef& idle : domains_.domain(number).idle_regions(range)) retire(thread, number, idle);
+}
+
 void ThreadRetirement::let_idle_go(ThreadContext& thread) {
   const HeldSignals held;
   for (int i = 0; i < domains_.count(); ++i)

@@ -35,6 +35,8 @@ class ThreadRetirement {
   void retire_claimed(ThreadContext& thread, int domain, Region* region);
   /// Lets the idle doomed regions of a domain go.
   void reap(ThreadContext& thread, int domain);
+  /// Lets the idle regions of a domain go that overlap the range, and the doomed ones.
+  void let_go_in(ThreadContext& thread, int domain, Range range);
   /// Lets idle regions go, in all domains.
   void let_idle_go(ThreadContext& thread);
   /// Claims regions of all domains, so that so many bytes and one region more are within the limits, and lets

@@ -27,7 +27,7 @@ enum class [[nodiscard]] AcquireStep{
 };
 
 struct AcquireRequest {
-  Range pages{};       ///< whole pages
+  Range pages{};       ///< whole pages; bytes, where the device registers such ranges (Leases::unit_of())
   LargeRange large{};  ///< the same in whole pages of its memory, where these are larger than the system's
   Access access = Access::read;
   bool lease = true;  ///< false: the helper registers ahead; it neither waits nor evicts

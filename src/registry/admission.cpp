@@ -11,6 +11,7 @@ namespace pinion {
 void Admission::take_capabilities() {
   const DeviceCapabilities capabilities = context_.device->capabilities();
   exact_rights_ = capabilities.remote;
+  byte_ranges_ = capabilities.byte_ranges;
   caps_ = capabilities.caps;
 }
 

@@ -17,6 +17,8 @@ class Admission {
   void take_capabilities();
   /// Peers can get a key of the device: a registration has exactly the rights of its request.
   bool exact_rights() const { return exact_rights_; }
+  /// Registrations are ranges of bytes that never overlap.
+  bool byte_ranges() const { return byte_ranges_; }
   /// Most bytes, of whole pages, that the device registers in one region.
   std::size_t most_in_a_region() const;
 
@@ -52,6 +54,7 @@ class Admission {
   RegionTable& table_;
   DeviceCaps caps_;  ///< of the device, as it was opened
   bool exact_rights_ = false;
+  bool byte_ranges_ = false;
 };
 
 }  // namespace pinion

@@ -1,5 +1,7 @@
 #include "registry/domain.h"
 
+#include <algorithm>
+
 #include "base/assert.h"
 
 namespace pinion {
@@ -35,6 +37,7 @@ void Domain::device_changed() {
 
 void Domain::take_capabilities() {
   admission_.take_capabilities();
+  registers_bytes_.store(admission_.byte_ranges(), std::memory_order_relaxed);
   most_in_a_region_.store(admission_.most_in_a_region(), std::memory_order_relaxed);
 }
 
@@ -172,13 +175,15 @@ void Domain::choose_least_recently_used() {
 
 // ---- figures ----
 
-std::vector<RegionRef> Domain::idle_regions(std::size_t most) {
+std::vector<RegionRef> Domain::idle_regions(Range in) {
   const MutexLock lock(slow_);
   std::vector<RegionRef> idle;
-  table_.for_each([&](Region* region) {
+  table_.for_each_overlap(in, [&](Region* region) {
     const auto word = region->word.load();
     if (word.idle()) idle.push_back({region, word.generation()});
-    return idle.size() < most;
+  });
+  std::sort(idle.begin(), idle.end(), [](const RegionRef& a, const RegionRef& b) {
+    return a.region->range().begin < b.region->range().begin;
   });
   return idle;
 }

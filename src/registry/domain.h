@@ -128,8 +128,8 @@ class Domain : public Leases {
 
   // ---- figures ----
 
-  /// Idle registered regions, except permanent ones; at most `most`, in order of address.
-  std::vector<RegionRef> idle_regions(std::size_t most = SIZE_MAX);
+  /// Idle registered regions, except permanent ones, that overlap the range; in order of address.
+  std::vector<RegionRef> idle_regions(Range in = {0, ~Address{0}});
   std::size_t registered_bytes() const { return table_.registered_bytes(); }
   std::size_t region_count() const { return table_.count(); }
   /// Memory of the regions and their index. It is used again.

@@ -15,6 +15,8 @@
 // membarrier in Domain's claims. The proof stays as it is.)
 #pragma once
 
+#include <atomic>
+
 #include "base/access.h"
 #include "base/range.h"
 #include "registry/doomed_regions.h"
@@ -62,6 +64,11 @@ class Leases {
   /// Returns a lease, and leaves no trace of its use.
   Released release(Region* region) { return returned(region, region->word.release()); }
 
+  /// Whether the device registers ranges of bytes, instead of whole pages.
+  bool registers_bytes() const { return registers_bytes_.load(std::memory_order_relaxed); }
+  /// The range that a registration for the request is made for: its pages, or its bytes.
+  Range unit_of(Range request) const { return registers_bytes() ? request : request.to_pages(); }
+
   // ---- peers ----
 
   /// A hold for a peer that may use the region remotely: it stays registered until end_hold(). False: the
@@ -87,6 +94,7 @@ class Leases {
 
   RegionTable table_;  ///< what each use reads of it comes first
   DoomedRegions doomed_;
+  std::atomic<bool> registers_bytes_{false};  ///< changes while the domain is empty
 
  private:
   // Out of line, as a hit is to be short wherever it is inlined.

@@ -1,5 +1,8 @@
 #include "registry/registering.h"
 
+#include <algorithm>
+#include <iterator>
+
 #include "base/assert.h"
 
 namespace pinion {
@@ -92,7 +95,11 @@ std::optional<AcquireStep> Registering::reserve(Acquire& acquire) {
   auto& [request, attempt, result] = acquire;
   for (;;) {
     attempt.departures = context_.budget->departures().load();
-    replace_nested(attempt.want, attempt.victims);
+    if (admission_.byte_ranges()) {
+      if (const auto step = clear_overlaps(acquire)) return *step;
+    } else {
+      replace_nested(attempt.want, attempt.victims);
+    }
     if (!attempt.victims.empty()) return AcquireStep::deregister;
     if (!table_.reserve())
       return acquire.refuse(Error::make(ENOMEM, "no memory for the registration cache itself"));
@@ -136,6 +143,27 @@ void Registering::replace_nested(Range want, std::vector<Region*>& victims) {
       doomed_.add_used(region);
     table_.hide(region);
   }
+}
+
+std::optional<AcquireStep> Registering::clear_overlaps(Acquire& acquire) {
+  AcquireAttempt& attempt = acquire.attempt;
+  do {
+    bool in_use = false;
+    std::vector<Region*> idle;
+    table_.for_each_overlap(attempt.want, [&](Region* region) {
+      const auto word = region->word.load();
+      in_use |= word.used() || !word.registered();
+      idle.push_back(region);
+    });
+    if (!in_use)
+      std::copy_if(idle.begin(), idle.end(), std::back_inserter(attempt.victims),
+                   [this](Region* region) { return retirement_.claim(region); });
+    if (!attempt.victims.empty()) return AcquireStep::deregister;
+    // Regions on their way out are in no index, but their bytes are counted.
+    if (table_.reserved().would_add(attempt.want) == attempt.want.bytes()) return {};
+  } while (acquire.narrow());
+  return acquire.refuse(Error::make(EBUSY, "%zu bytes at %#zx overlap a registration that is in use",
+                                    acquire.request.pages.bytes(), acquire.request.pages.begin));
 }
 
 bool Registering::meets_permanent(Range want) const {
@@ -226,7 +254,9 @@ AcquireStep Registering::finish_refused(Acquire& acquire, const Error& refusal) 
   table_.put(region);
   attempt.region = nullptr;
   // Without victims, begins again with less.
-  if (widening_.failed(acquire, true)) return AcquireStep::deregister;
+  // Bytes that another call is using are free soon.
+  const bool passing = admission_.byte_ranges() && refusal.code == EBUSY;
+  if (widening_.failed(acquire, !passing)) return AcquireStep::deregister;
   const bool pressure = refusal.code == ENOMEM || refusal.code == ENOSPC;
   if (pressure && request.lease && !attempt.relieved) {
     attempt.relieved = true;
@@ -248,7 +278,7 @@ void Registering::overtake(const AcquireAttempt& attempt) {
   const auto word = region->word.load();
   if (region->transitions.load() != attempt.seen || word.state() != RegionState::registering || word.doomed())
     return;
-  if (!admission_.fits_twice(region->range())) {
+  if (admission_.byte_ranges() || !admission_.fits_twice(region->range())) {
     region->overdue = kNever;
     return;
   }

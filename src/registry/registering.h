@@ -13,6 +13,9 @@
 // request all rights first, so that one serves later requests for more. Elsewhere a registration has exactly
 // the rights of its request, on exactly the memory of requests for these rights. A request for others on the
 // same memory replaces it: callers that need several rights in turn should request their sum.
+//
+// Byte ranges: a registration overlaps no other one at any time. Idle regions that it would overlap go first.
+// A request that overlaps a region in use, or on its way out, is refused with EBUSY.
 #pragma once
 
 #include <optional>
@@ -69,6 +72,8 @@ class Registering {
   /// Takes every region that `want` contains, or that contains `want` (and did not serve), out of the table;
   /// the idle ones become victims.
   void replace_nested(Range want, std::vector<Region*>& victims);
+  /// Lets all regions go that a registration of bytes would overlap; empty: nothing is in its way.
+  std::optional<AcquireStep> clear_overlaps(Acquire& acquire);
   /// Whether replace_nested() would meet a permanent region.
   bool meets_permanent(Range want) const;
   /// Places a region for the reserved range in the table.

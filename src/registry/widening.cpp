@@ -42,14 +42,16 @@ Range Widening::merged(const Acquire& acquire) const {
     const Range range = region->range();
     const Range common{std::max(range.begin, pages.begin), std::min(range.end, pages.end)};
     // Neighbours that share the page at their common edge are different buffers.
-    if (common.bytes() <= edge && common.bytes() < std::min(range.bytes(), pages.bytes())) return;
+    if (!admission_.byte_ranges() && common.bytes() <= edge &&
+        common.bytes() < std::min(range.bytes(), pages.bytes()))
+      return;
     all = {std::min(all.begin, range.begin), std::max(all.end, range.end)};
   });
   return failed_before(all) ? pages : all;
 }
 
 bool Widening::may_be_large(const AcquireRequest& request) const {
-  if (request.large.empty() || failed_before(request.large.range)) return false;
+  if (admission_.byte_ranges() || request.large.empty() || failed_before(request.large.range)) return false;
   if (!admission_.could_ever_fit(request.large.range) || would_replace_in_vain(request.large.range))
     return false;
   return !admission_.exact_rights() || !meets_other_rights(request);

@@ -10,6 +10,9 @@
 // limit, where the device has refused them before, and where regions lie in them that have other rights, or
 // that the limits leave no room to replace. The larger ones come first: a fork-safe libibverbs that has
 // refused a part of a hugepage refuses the whole from then on.
+//
+// A device of byte ranges registers no large pages. Its regions never overlap, so a miss that overlaps one by
+// a byte is merged with it, and leaves a mere neighbour alone.
 #pragma once
 
 #include <vector>

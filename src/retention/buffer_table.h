@@ -1,4 +1,5 @@
-// The buffers that retention `helper` knows: the ranges of whole pages that transfers have used, by number
+// The buffers that retention `helper` knows: the ranges of whole pages (or of bytes, where the device
+// registers such ranges) that transfers have used, by number
 // and by address. Owns them; HelperRetention adds and removes, its parts read and note their own fields. One
 // thread, retention's.
 #pragma once

@@ -56,7 +56,7 @@ HelperRetention::HelperRetention(Domain& domain, std::unique_ptr<Predictor> pred
 bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration delayed) {
   const Time time = lease.begin_ns;
   delayed = forecast_.delayed_before(lease.thread, time, delayed);
-  const Range pages = Range{lease.address, lease.address + lease.bytes}.to_pages();
+  const Range pages = domain_.unit_of({lease.address, lease.address + lease.bytes});
   // The event came before its end, and so before this record: this memory is gone.
   if (lease.flags & runlog::kMemoryGone) {
     memory_event(pages);
@@ -151,7 +151,7 @@ void HelperRetention::follow_predictor(BufferId used) {
 }
 
 void HelperRetention::ran(const runlog::Event& run) {
-  Buffer* const buffer = buffers_.find(Range{run.address, run.address + run.bytes}.to_pages());
+  Buffer* const buffer = buffers_.find(domain_.unit_of({run.address, run.address + run.bytes}));
   if (!buffer) return;  // its memory has changed since
   buffer->last_use = std::max(buffer->last_use, run.end_ns);
   buffer->busy_until = std::max(buffer->busy_until, run.end_ns);

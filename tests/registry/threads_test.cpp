@@ -332,7 +332,7 @@ TEST_F(RegistryThreads, RandomWorkKeepsEveryPromise) {
         if (below(4) == 0) std::this_thread::yield();
         brackets.close(range);
       } else if (dice < 95) {
-        const auto refs = domain->idle_regions(4);
+        const auto refs = domain->idle_regions(some_range());
         for (const RegionRef& ref : refs)
           if (Region* claimed = domain->begin_retire(ref)) retire_claimed(*domain, claimed, Actor::helper);
       } else if (dice < 98) {

@@ -76,7 +76,7 @@ class RegistryTest : public ::testing::Test {
 
   /// An acquire that has not begun.
   Acquisition ticket(Range range, Access access = Access::read) {
-    return {*domain, {.pages = range.to_pages(), .access = access}};
+    return {*domain, {.pages = domain->unit_of(range), .access = access}};
   }
   AcquireStep run(Acquisition& ticket) { return run_blocking(ticket, Actor::application); }
   /// A lease, by hit or by registering; the range is then registered with those rights.
