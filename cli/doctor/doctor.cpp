@@ -25,6 +25,7 @@
 #include "cli/text.h"
 #include "device/kernel/memlock.h"
 #include "device/kernel/pin.h"
+#include "device/node_devices.h"
 #include "monitor/userfault.h"
 
 namespace pinion::cli {
@@ -263,6 +264,9 @@ Check check_verbs_front() {
   }
   text += fmt::format("{}; not seen: registrations of programs that have a libibverbs of their own inside",
                       fmt::join(named, ", "));
+  if (const std::string gpu = gpu_file(); !gpu.empty())
+    text +=
+        fmt::format("; here these caches stay on, as they keep registrations of GPU memory, too ({})", gpu);
   if (users.empty()) return {"verbs front", text, {}};
   return {"verbs front", text,
           Cure{Gain::memory,

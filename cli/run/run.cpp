@@ -65,6 +65,14 @@ void tell(const std::string& text) { fmt::print(stderr, "{}", wrapped(text, "pin
 /// Libraries behave otherwise than the user may expect.
 void tell_caches_off(const Options& options) {
   if (!may_act_below(options)) return;
+  if (const std::string gpu = gpu_file(); !gpu.empty()) {
+    tell(fmt::format(
+        "registration caches above the verbs front stay on: this node has a GPU ({}), whose memory would be "
+        "registered for each message without them; a program without GPU memory may switch them off itself "
+        "(UCX_RCACHE_ENABLE=n)",
+        gpu));
+    return;
+  }
   std::string text;
   for (const CacheAbove& cache : caches_above()) {
     if (!cache.is_met) {

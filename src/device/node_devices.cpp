@@ -61,6 +61,13 @@ std::string closed_to_programs() {
   return open ? "" : "/dev/infiniband/uverbs* may not be opened by this user";
 }
 
+std::string gpu_file() {
+  const fs::path directory = elsewhere() ? fs::path(elsewhere()) / "gpu" : fs::path("/dev");
+  for (const char* const name : {"nvidiactl", "kfd"})
+    if (::access((directory / name).c_str(), F_OK) == 0) return directory / name;
+  return "";
+}
+
 bool reaches_nic() { return has_active_port() && closed_to_programs().empty(); }
 
 }  // namespace pinion

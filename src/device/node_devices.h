@@ -1,5 +1,5 @@
 // The RDMA devices of this node as the kernel lists them (/sys/class/infiniband), whether or not libibverbs
-// is installed, and their files (/dev/infiniband). Stateless; ordinary code.
+// is installed, their files (/dev/infiniband), and those of GPUs. Stateless; ordinary code.
 #pragma once
 
 #include <string>
@@ -16,7 +16,7 @@ struct NodePort {
 };
 
 /// Lists the ports in the order of their names. For tests, PINION_TEST_INFINIBAND names another directory,
-/// and its `dev` stands for /dev/infiniband.
+/// its `dev` stands for /dev/infiniband, and its `gpu` for /dev.
 std::vector<NodePort> node_ports();
 
 bool has_active_port();
@@ -26,5 +26,9 @@ std::string closed_to_programs();
 
 /// Whether registrations can reach a NIC here: a port is active, and its device can be opened.
 bool reaches_nic();
+
+/// The file by which programs reach this node's GPUs (NVIDIA's or AMD's driver), whether or not this process
+/// may open it; empty: there is none.
+std::string gpu_file();
 
 }  // namespace pinion

@@ -26,4 +26,6 @@ bool may_act_below_somewhere(const Options& options) {
          (options.front == Front::automatic && options.device == kAutoDevice);
 }
 
+bool may_switch_caches_off(const Options& options) { return may_act_below(options) && gpu_file().empty(); }
+
 }  // namespace pinion

@@ -34,8 +34,13 @@ bool may_act_below(const Options& options);
 /// True if a node has a NIC that those registrations can reach.
 bool may_act_below_somewhere(const Options& options);
 
+/// Whether registration caches above the verbs front go off where Pinion acts below. On a node with a GPU
+/// they stay: the front does not keep registrations of GPU memory, which a library without its cache would
+/// register for each message. That a program uses no GPU is not known before it runs.
+bool may_switch_caches_off(const Options& options);
+
 /// The variable by which `pinion run` names the settings that switch off registration caches above the verbs
-/// front: "NAME=VALUE NAME=VALUE". The preload makes them where may_act_below().
+/// front: "NAME=VALUE NAME=VALUE". The preload makes them where may_switch_caches_off().
 inline constexpr const char* kCachesOffVariable = "PINION_CACHES_OFF";
 
 }  // namespace pinion

@@ -93,6 +93,24 @@ reached 40 "no directory"
 report_has 'r["acts"] == "measured" and r["retention"] == "observe" and r["registrations"] == 0' "no directory"
 says "Pinion only measured: no NIC registers here" "no directory"
 
+# The preload makes the settings where Pinion acts below, save beside a GPU, whose memory a library without its cache would
+# register for each message.
+# made_on NODE: the value of a made-up setting in a rank there.
+made_on() {
+  env PINION_TEST_INFINIBAND="$work/$1" PINION_CACHES_OFF="OTHER=1 MADE_UP_CACHE=0" PINION= \
+    LD_PRELOAD="$build/lib/libpinion-preload.so" printenv MADE_UP_CACHE
+}
+device gpu '4: ACTIVE'
+mkdir -p "$work/gpu/gpu"
+: >"$work/gpu/gpu/nvidiactl"
+[ "$(made_on active)" = 0 ] || fail "caches stay on without a GPU"
+[ "$(made_on none)" = "" ] || fail "caches go off without a NIC"
+[ "$(made_on gpu)" = "" ] || fail "caches go off beside a GPU"
+"$pinion" run --log "$work/log" -- true 2>"$work/err"
+says "caches above the verbs front stay on: this node has a GPU" "a GPU"
+"$pinion" doctor >"$work/out" 2>&1
+tr -s ' \n' ' ' <"$work/out" | grep -qF "here these caches stay on" || fail "doctor: $(cat "$work/out")"
+
 # The caches above the front, by the installed libraries: each node decides whether they go off there. A launcher that stands on
 # a node without a device hands on the proof, and the user's choice.
 device active '4: ACTIVE'

@@ -76,6 +76,26 @@ class ActsTest : public ::testing::Test {
   const Range range_ = Range::of(memory_.data(), memory_.size());
 };
 
+// A library without its cache would register GPU memory for each message.
+TEST_F(ActsTest, CachesAboveStayOnBesideAGpu) {
+  make_device_file();
+  make_port("mlx5_0", "1", "4: ACTIVE");
+  EXPECT_EQ(gpu_file(), "");
+  EXPECT_TRUE(may_switch_caches_off(options()));
+  EXPECT_FALSE(may_switch_caches_off(options("front=mpi")));
+  for (const char* name : {"nvidiactl", "kfd"}) {
+    const fs::path file = root() / "infiniband/gpu" / name;
+    fs::create_directories(file.parent_path());
+    std::ofstream{file};
+    EXPECT_EQ(gpu_file(), file);
+    EXPECT_FALSE(may_switch_caches_off(options()));
+    EXPECT_FALSE(may_switch_caches_off(options("front=verbs")));
+    EXPECT_TRUE(may_act_below(options())) << "host memory is met nevertheless";
+    fs::remove(file);
+  }
+  EXPECT_TRUE(may_switch_caches_off(options()));
+}
+
 TEST_F(ActsTest, PortsAreReadAsTheKernelListsThem) {
   EXPECT_TRUE(node_ports().empty());
   make_port("mlx5_1", "1", "4: ACTIVE");

@@ -1,6 +1,7 @@
 // Switches off the registration caches of the libraries above the front, before the program's main(): there
 // the libraries read their variables. `pinion run` proved that their registrations lead into the front, and
-// named the variables; whether a NIC registers is known on each node only. The user's own variables stay.
+// named the variables; whether a NIC registers, and whether a GPU is there, is known on each node only. The
+// user's own variables stay.
 #include <algorithm>
 #include <cstdlib>
 #include <string>
@@ -18,7 +19,7 @@ namespace {
   const char* const named = std::getenv(kCachesOffVariable);
   if (named == nullptr || *named == '\0' || !same_build()) return;
   Options options;
-  if (options_from_environment(options) || options.off || !may_act_below(options)) return;
+  if (options_from_environment(options) || options.off || !may_switch_caches_off(options)) return;
   std::string_view rest = named;  // "NAME=VALUE NAME=VALUE"
   while (!rest.empty()) {
     const std::string setting(rest.substr(0, rest.find(' ')));
