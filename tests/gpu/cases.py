@@ -113,9 +113,9 @@ def weights(case, options, deadline):
             for ours, theirs, goal in goals if ours in got and theirs in got] + stopped_rows(case, stopped)
 
 
-def torch_pair(case, options, deadline, words, goal, unit, whole=False):
+def torch_pair(case, options, deadline, words, goal, unit, whole=False, warm=6):
     found, stopped = machine.measure(options, ("plain", "default", "stage"), lambda variant: ["torch_copies.py", *words],
-                                     rounds=3, warm=6, count=10, deadline=deadline)
+                                     rounds=3, warm=warm, count=10, deadline=deadline)
     made = stopped_rows(case, stopped)
     base = found.pop("plain", None)
     for variant, values in found.items() if base else ():
@@ -134,8 +134,8 @@ def results(case, options, deadline):
 
 
 def torch_small(case, options, deadline):
-    return (torch_pair(f"{case} 1 MiB", options, deadline, ["small"], .65, "us") +
-            torch_pair(f"{case} 64 KiB", options, deadline, ["small", "--bytes", "65536", "--count", "64"], .9, "us"))
+    return (torch_pair(f"{case} 1 MiB", options, deadline, ["small"], .65, "us", warm=150) +
+            torch_pair(f"{case} 64 KiB", options, deadline, ["small", "--bytes", "65536", "--count", "64"], .9, "us", warm=150))
 
 
 # ---- C programs ----
@@ -154,7 +154,7 @@ def c_pair(case, options, deadline, words, goal, unit, *, variants=("plain", "de
 def c_small(case, options, deadline):
     made = []
     for size, count, goal in (("1M", "16", .45), ("64K", "64", .55)):
-        made += c_pair(case, options, deadline, ["copies", "turn", size, count], goal, "us", warm=20, count=20,
+        made += c_pair(case, options, deadline, ["copies", "turn", size, count], goal, "us", warm=300, count=20,
                        variants=("plain", "default", "stage", "leave-pinned"), name=f"{size}, {count} in turn")
     return made
 

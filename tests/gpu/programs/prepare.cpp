@@ -31,15 +31,55 @@ void need(int status, const char* what) {
   give_up("Pinion refused");
 }
 
+/// Host memory is registered for the GPU, in a context that serves nothing else.
+class Registrar {
+ public:
+  Registrar() {
+    use_context();
+    must(driver().context_create(&context_, 0, 0), "cuCtxCreate");
+    use_context();
+  }
+  pinion_device_operations operations() {
+    pinion_device_operations operations{};
+    operations.size = sizeof operations;
+    operations.version = PINION_DEVICE_VERSION;
+    operations.flags = PINION_DEVICE_PRIVATE;
+    operations.context = this;
+    operations.register_memory = [](void* self, void* address, std::size_t bytes, unsigned,
+                                    pinion_registration* registration) {
+      registration->handle = reinterpret_cast<std::uint64_t>(address);
+      return static_cast<Registrar*>(self)->run(
+          [&] { return driver().host_register(address, bytes, kPortable); });
+    };
+    operations.deregister_memory = [](void* self, std::uint64_t handle) {
+      return static_cast<Registrar*>(self)->run(
+          [&] { return driver().host_unregister(reinterpret_cast<void*>(handle)); });
+    };
+    return operations;
+  }
+
+ private:
+  template <class Call>
+  int run(Call&& call) const {
+    if (more_calls().push(context_) != kSuccess) return EIO;
+    const Result result = call();
+    Context popped = nullptr;
+    more_calls().pop(&popped);
+    return result == kSuccess ? 0 : EIO;
+  }
+  Context context_ = nullptr;
+};
+
 class Preparation {
  public:
-  Preparation(char* memory, std::size_t bytes, bool huge) {
+  Preparation(Registrar& registrar, char* memory, std::size_t bytes, bool huge) {
     pinion_prepare_options options{};
     options.size = sizeof options;
     options.access = PINION_ACCESS_WRITE;
     options.hugepages = huge;
     const pinion_range range{memory, bytes};
-    need(pinion_domain_open("cuda", nullptr, &domain_), "pinion_domain_open");
+    const pinion_device_operations operations = registrar.operations();
+    need(pinion_domain_open_operations(&operations, &domain_), "pinion_domain_open_operations");
     need(pinion_prepare(domain_, &range, 1, &options, &preparation_), "pinion_prepare");
   }
   ~Preparation() {
@@ -91,6 +131,7 @@ class Mapper {
 };
 
 int time_of(std::size_t bytes) {
+  Registrar registrar;
   Talk talk;
   for (int repetitions; (repetitions = talk.next()) > 0;) {
     for (int n = 0; n < repetitions; ++n) {
@@ -98,7 +139,7 @@ int time_of(std::size_t bytes) {
       {
         Mapper mapper;
         const double began = now();
-        Preparation preparation(memory, bytes, true);
+        Preparation preparation(registrar, memory, bytes, true);
         const bool ready = preparation.wait(UINT64_MAX) && preparation.complete();
         const double took = now() - began;
         talk.numbers(took / 1000, mapper.stop());
@@ -140,6 +181,7 @@ int floor_of(std::size_t bytes) {
 }
 
 int beside(std::size_t bytes) {
+  Registrar registrar;
   Program program;
   char* const memory = map_memory(bytes);
   touch(memory, bytes, 8);
@@ -148,7 +190,7 @@ int beside(std::size_t bytes) {
     for (int n = 0; n < repetitions; ++n) {
       Felt quiet = alone(program, .3);
       Felt felt;
-      Preparation preparation(memory, bytes, false);
+      Preparation preparation(registrar, memory, bytes, false);
       felt.sample(program, [&] { return preparation.under_way(); });
       if (!preparation.complete()) talk.wrong("not all was prepared");
       std::printf("%.6g %.6g %.6g %.6g\n", quantile(felt.launches, .99), quantile(felt.copies, .99),
@@ -170,6 +212,6 @@ int main(int argc, char** argv) {
   const std::size_t bytes = bytes_of(argv[2]);
   use_context();
   if (mode == "floor") return floor_of(bytes);
-  need(pinion_start("device=cuda,retention=leave-pinned"), "pinion_start");
+  need(pinion_start("retention=leave-pinned"), "pinion_start");
   return mode == "time" ? time_of(bytes) : beside(bytes);
 }

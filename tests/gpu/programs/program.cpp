@@ -91,7 +91,8 @@ const MoreCalls& more_calls() {
     MoreCalls calls;
     calls.unified = reinterpret_cast<decltype(calls.unified)>(way.find("cuMemcpy"));
     calls.unified_async = reinterpret_cast<decltype(calls.unified_async)>(way.find("cuMemcpyAsync"));
-    calls.exec_destroy = reinterpret_cast<decltype(calls.exec_destroy)>(way.find("cuGraphExecDestroy"));
+    calls.push = reinterpret_cast<decltype(calls.push)>(way.find("cuCtxPushCurrent_v2"));
+    calls.pop = reinterpret_cast<decltype(calls.pop)>(way.find("cuCtxPopCurrent_v2"));
     return calls;
   }();
   return loaded;

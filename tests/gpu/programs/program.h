@@ -17,7 +17,8 @@ inline constexpr std::size_t kKiB = 1024, kMiB = 1024 * kKiB, kGiB = 1024 * kMiB
 struct MoreCalls {
   Result (*unified)(DevicePointer, DevicePointer, std::size_t) = nullptr;
   Result (*unified_async)(DevicePointer, DevicePointer, std::size_t, Stream) = nullptr;
-  Result (*exec_destroy)(GraphExec) = nullptr;
+  Result (*push)(Context) = nullptr;
+  Result (*pop)(Context*) = nullptr;
 };
 const MoreCalls& more_calls();
 

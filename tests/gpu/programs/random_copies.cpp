@@ -301,11 +301,12 @@ class Worker {
     compare_device(buffer, part, target, "rows");
   }
 
-  /// A small copy behind work that the program holds back: the call returns at once, and has read its bytes.
+  /// A copy of at most 1 MiB behind work that the program holds back: the call returns at once, and has read
+  /// its bytes.
   void gated(Buffer& buffer) {
     if (!driver().launch_host || !buffer.pageable()) return;
     Part part = choose(buffer);
-    part.bytes = std::min(part.bytes, 64 * kKiB);
+    part.bytes = std::min(part.bytes, 1 * kMiB);
     const std::size_t target = random_.below(most_ - part.bytes + 1);
     const Stream chosen = stream();
     write_pattern(buffer.memory + part.at, part.bytes, ++seed_);
