@@ -14,6 +14,9 @@
 // tries again. An exclusion that meets an entry waits a moment, and gives up then: the entry may be a copy
 // that waits for its stream, and the exclusion would hold back all that could open that stream.
 //
+// A call that begins a capture, records an event, or lets a stream wait for one submits as a launch does:
+// beside a staged copy it would find half of it submitted.
+//
 // Two streams conflict if they are one, or if one is the legacy stream and the other one blocks with it in
 // the same context. An entry asks the driver about its own stream on a possible conflict. An exclusion asks
 // about its own alone: another thread's stream may be destroyed by then. So it takes each entry for a
@@ -117,6 +120,10 @@ class BasicSubmissionGate {
       exclusion.non_blocking = is_non_blocking(driver, stream);
       place_ = gate_.exclude(exclusion);
     }
+    /// Of all streams. Not held if there is another exclusion.
+    explicit Exclusive(BasicSubmissionGate& gate) : gate_(gate) {
+      place_ = gate_.exclude({kEverything, nullptr, false, &submitting_thread(), nullptr});
+    }
     ~Exclusive() { end(); }
     Exclusive(const Exclusive&) = delete;
     Exclusive& operator=(const Exclusive&) = delete;
@@ -143,7 +150,7 @@ class BasicSubmissionGate {
   }
 
  private:
-  static constexpr Word kFree = 0;
+  static constexpr Word kFree = 0, kEverything = ~Word{0};
 
   struct Exclusion {
     Word stream = kFree;  ///< kFree: the row is unused
@@ -161,7 +168,10 @@ class BasicSubmissionGate {
     return is_legacy(word) || word == reinterpret_cast<Word>(kThreadStream);
   }
   /// The per-thread default streams of two threads have one handle, and are two streams.
-  static bool is_one_stream(Word a, Word b) { return a == b && (is_legacy(a) || !is_default(a)); }
+  static bool is_one_stream(Word a, Word b) {
+    if (a == kEverything || b == kEverything) return true;
+    return a == b && (is_legacy(a) || !is_default(a));
+  }
   static bool is_non_blocking(const Driver& driver, Stream stream) {
     if (is_default(word_of(stream))) return false;
     unsigned flags = 0;
@@ -242,6 +252,7 @@ class BasicSubmissionGate {
     for (;;) {
       const std::uint32_t ends = ends_.load(std::memory_order_acquire);
       if (insert(exclusion, place)) break;
+      if (exclusion.stream == kEverything) return -1;
       wait_for_end(ends);
     }
     if (place < 0) return place;

@@ -141,6 +141,37 @@ TEST_F(Gate, AnExclusionGivesUpWhileAConflictingCopyWaits) {
   EXPECT_TRUE(alone.held());
 }
 
+TEST_F(Gate, AnExclusionOfAllStreamsIsHadAtOnceOrNotAtAll) {
+  {
+    SubmissionGate::Exclusive all(*gate_);
+    ASSERT_TRUE(all.held());
+    std::atomic<bool> inside{false};
+    std::thread other([&] {
+      const SubmissionGate::Entry entry(*gate_, kFree);
+      inside = true;
+    });
+    std::thread refused([&] {
+      const SubmissionGate::Exclusive second(*gate_);
+      EXPECT_FALSE(second.held());
+    });
+    refused.join();
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_FALSE(inside);
+    all.end();
+    other.join();
+  }
+  std::atomic<bool> entered{false}, leave{false};
+  std::thread other([&] {
+    const SubmissionGate::Entry entry(*gate_, kFree);
+    entered = true;
+    while (!leave) std::this_thread::yield();
+  });
+  ASSERT_TRUE(test::eventually([&] { return entered.load(); }));
+  EXPECT_FALSE(SubmissionGate::Exclusive(*gate_).held());
+  leave = true;
+  other.join();
+}
+
 TEST_F(Gate, AThreadPassesItsOwnExclusionAndEntries) {
   const SubmissionGate::Entry outer(*gate_, kBlocking);
   const SubmissionGate::Entry inner(*gate_, kLegacyStream);

@@ -1,0 +1,186 @@
+#include "intercept/cuda/copy_threads.h"
+
+#include <sched.h>
+#include <signal.h>
+#include <sys/prctl.h>
+
+#include <climits>
+#include <initializer_list>
+#include <system_error>
+#include <thread>
+
+#include "base/atomics.h"
+#include "base/futex.h"
+
+namespace pinion::cuda {
+
+namespace {
+
+/// A program that binds its threads to a core means its own.
+void leave_the_callers_core() {
+  cpu_set_t all;
+  CPU_ZERO(&all);
+  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) CPU_SET(cpu, &all);
+  ::sched_setaffinity(0, sizeof all, &all);  // the kernel keeps the part within the cpuset
+}
+
+/// Runs `begin` with all signals but faults blocked: threads begun there inherit that.
+template <class Begin>
+void with_signals_blocked(Begin&& begin) {
+  sigset_t blocked, before;
+  sigfillset(&blocked);
+  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT})
+    sigdelset(&blocked, fault);
+  ::pthread_sigmask(SIG_SETMASK, &blocked, &before);
+  begin();
+  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+}
+
+/// Spins until `over()`. False: it took longer than sleeping would.
+template <class Over>
+bool spin_until(Over&& over) {
+  // On a machine of few cores the thread that is waited for needs this one.
+  static const bool few = std::thread::hardware_concurrency() <= staging::kHelpers + 1;
+  const Time until = monotonic_now() + (few ? 0 : staging::kSpin);
+  for (;;) {
+    for (int i = 0; i < 32; ++i) {
+      if (over()) return true;
+      StdAtomics::relax();
+    }
+    if (monotonic_now() >= until) return false;
+  }
+}
+
+/// Sleeps until the word differs from `seen`, or somebody wakes its sleepers.
+void sleep_on(std::atomic<std::uint32_t>& word, std::uint32_t seen, std::atomic<std::uint32_t>& sleepers) {
+  sleepers.fetch_add(1, std::memory_order_seq_cst);
+  futex_wait(word, seen, kNever);
+  sleepers.fetch_sub(1, std::memory_order_relaxed);
+}
+
+void advance(std::atomic<std::uint32_t>& word, std::atomic<std::uint32_t>& sleepers) {
+  word.fetch_add(1, std::memory_order_seq_cst);
+  if (sleepers.load(std::memory_order_seq_cst) != 0) futex_wake(word, INT_MAX);
+}
+
+}  // namespace
+
+// ---- a job ----
+
+CopyThreads::Job::Job(CopyThreads& threads, FunctionRef<void(std::size_t)> copy)
+    : threads_(threads), copy_(copy) {
+  const MutexLock lock(threads_.mutex_);
+  threads_.begin_threads();
+  next_ = threads_.first_;
+  threads_.first_ = this;
+}
+
+CopyThreads::Job::~Job() {
+  std::size_t taken = 0;
+  {
+    const MutexLock lock(threads_.mutex_);
+    Job** link = &threads_.first_;
+    while (*link != this) link = &(*link)->next_;
+    *link = next_;
+    taken = taken_;
+  }
+  const std::size_t oldest = taken < staging::kMostInFlight ? 0 : taken - staging::kMostInFlight;
+  for (std::size_t piece = oldest; piece < taken; ++piece) wait(piece);
+}
+
+void CopyThreads::Job::post(std::size_t pieces) {
+  {
+    const MutexLock lock(threads_.mutex_);
+    posted_ = pieces;
+  }
+  advance(threads_.posts_, threads_.idle_);
+}
+
+bool CopyThreads::Job::help() {
+  std::size_t piece = kNone;
+  if (threads_.take(this, piece) == nullptr) return false;
+  run(piece);
+  return true;
+}
+
+void CopyThreads::Job::run(std::size_t piece) {
+  copy_(piece);
+  done_[piece % staging::kMostInFlight].store(piece + 1, std::memory_order_release);
+}
+
+void CopyThreads::Job::wait(std::size_t piece) {
+  for (;;) {
+    const std::uint32_t seen = threads_.ends_.load(std::memory_order_seq_cst);
+    if (spin_until([&] { return is_done(piece); })) return;
+    sleep_on(threads_.ends_, seen, threads_.waiting_);
+  }
+}
+
+// ---- the threads ----
+
+void CopyThreads::begin_threads() {
+  if (begun_) return;
+  begun_ = true;
+  with_signals_blocked([this] {
+    try {
+      for (int i = 0; i < staging::kHelpers; ++i) std::thread([this] { work(); }).detach();
+    } catch (const std::system_error&) {
+      // The callers copy alone.
+    }
+  });
+}
+
+void CopyThreads::work() {
+  ::prctl(PR_SET_NAME, "pinion-copy");
+  leave_the_callers_core();
+  for (;;) {
+    const std::uint32_t seen = posts_.load(std::memory_order_seq_cst);
+    std::size_t piece = Job::kNone;
+    Job* const job = take(nullptr, piece);
+    if (job == nullptr) {
+      sleep_until_posted(seen);
+      continue;
+    }
+    job->run(piece);
+    advance(ends_, waiting_);
+  }
+}
+
+CopyThreads::Job* CopyThreads::take(Job* wanted, std::size_t& piece) {
+  const MutexLock lock(mutex_);
+  Job** link = &first_;
+  while (*link != nullptr && ((wanted != nullptr && *link != wanted) || (*link)->taken_ == (*link)->posted_))
+    link = &(*link)->next_;
+  Job* const job = *link;
+  if (job == nullptr) return nullptr;
+  piece = job->taken_++;
+  if (wanted == nullptr) {
+    // The last in the list is the next in turn.
+    *link = job->next_;
+    while (*link != nullptr) link = &(*link)->next_;
+    *link = job;
+    job->next_ = nullptr;
+  }
+  return job;
+}
+
+void CopyThreads::sleep_until_posted(std::uint32_t seen) {
+  if (spin_until([&] { return posts_.load(std::memory_order_acquire) != seen; })) return;
+  sleep_on(posts_, seen, idle_);
+}
+
+void CopyThreads::abandon_after_fork() NO_THREAD_SAFETY_ANALYSIS {
+  mutex_.free_in_child();
+  first_ = nullptr;
+  begun_ = false;
+  idle_ = 0;
+  waiting_ = 0;
+}
+
+CopyThreads& copy_threads() {
+  alignas(CopyThreads) static unsigned char memory[sizeof(CopyThreads)];
+  static CopyThreads* const threads = new (memory) CopyThreads;
+  return *threads;
+}
+
+}  // namespace pinion::cuda

@@ -1,0 +1,252 @@
+#include "intercept/cuda/staged_copy.h"
+
+#include <pthread.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cstddef>
+
+#include "base/atomics.h"
+#include "base/clock.h"
+#include "engine/copy_counters.h"
+#include "intercept/cuda/copy_threads.h"
+#include "intercept/cuda/ring.h"
+#include "intercept/cuda/staging_figures.h"
+#include "intercept/cuda/stream_copy.h"
+#include "intercept/cuda/submission_gate.h"
+
+namespace pinion::cuda {
+
+namespace {
+
+using namespace staging;
+
+/// A context is lost: the driver is left alone.
+std::atomic<bool> off{false};
+
+void watch_forks() {
+  [[maybe_unused]] static const int once = ::pthread_atfork(nullptr, nullptr, [] {
+    copy_threads().abandon_after_fork();
+    pinned_rings().abandon_after_fork();
+    submission_gate().abandon_after_fork();
+  });
+}
+
+/// True: the range is memory of one allocation on a device.
+bool is_one_allocation(const Driver& driver, DevicePointer device, std::size_t bytes) {
+  unsigned type = 0;
+  DevicePointer begin = 0;
+  std::size_t size = 0;
+  if (driver.pointer_attribute(&type, kAttributeMemoryType, device) != kSuccess || type != kMemoryTypeDevice)
+    return false;
+  if (driver.pointer_attribute(&begin, kAttributeRangeStart, device) != kSuccess) return false;
+  if (driver.pointer_attribute(&size, kAttributeRangeSize, device) != kSuccess) return false;
+  return begin <= device && device - begin <= size && bytes <= size - (device - begin);
+}
+
+bool is_pageable(const Driver& driver, const void* host) {
+  unsigned type = 0;
+  const auto pointer = static_cast<DevicePointer>(reinterpret_cast<Address>(host));
+  return driver.pointer_attribute(&type, kAttributeMemoryType, pointer) == kInvalidValue;
+}
+
+/// The current context, if it is the stream's.
+bool find_context(const Driver& driver, Stream stream, ContextKey& key) {
+  Context current = nullptr;
+  if (driver.stream_context(stream, &key.context) != kSuccess) return false;
+  if (driver.context_current(&current) != kSuccess || current == nullptr) return false;
+  if (driver.context_id != nullptr && driver.context_id(current, &key.id) != kSuccess) return false;
+  return current == key.context;
+}
+
+bool captures(const Driver& driver, Stream stream) {
+  int status = kCaptureNone;
+  return driver.stream_is_capturing(stream, &status) != kSuccess || status != kCaptureNone;
+}
+
+/// The pieces of one copy on their way. The calling thread alone uses it, but for copy_piece().
+class Pieces {
+ public:
+  Pieces(const Driver& driver, const LinearCopy& copy, PinnedRings::Part& part)
+      : driver_(driver),
+        copy_(copy),
+        part_(part),
+        piece_(piece_bytes(copy.bytes)),
+        count_((copy.bytes + piece_ - 1) / piece_),
+        in_flight_(std::min(part.bytes() / piece_, kMostInFlight)) {}
+
+  /// Nothing: the driver refused the first piece, and nothing has happened.
+  std::optional<Result> run() {
+    {
+      const auto copy_piece = [this](std::size_t i) { this->copy_piece(i); };
+      CopyThreads::Job job(copy_threads(), copy_piece);
+      if (copy_.direction == Direction::to_device)
+        to_device(job);
+      else
+        from_device(job);
+    }
+    if (result_ != kSuccess && !is_sticky(result_)) drain();
+    if (issued_ == 0) return std::nullopt;
+    return result_;
+  }
+
+ private:
+  std::size_t size_of(std::size_t i) const { return std::min(piece_, copy_.bytes - i * piece_); }
+  std::size_t place_of(std::size_t i) const { return i % in_flight_ * piece_; }
+  char* host_of(std::size_t i) const { return static_cast<char*>(copy_.host) + i * piece_; }
+  Event event_of(std::size_t i) const { return part_.event(place_of(i)); }
+
+  void copy_piece(std::size_t i) {
+    if (copy_.direction == Direction::to_device)
+      stream_copy(part_.memory(place_of(i)), host_of(i), size_of(i));
+    else
+      stream_copy(host_of(i), part_.memory(place_of(i)), size_of(i));
+  }
+
+  void to_device(CopyThreads::Job& job) {
+    std::size_t posted = std::min(in_flight_, count_);
+    job.post(posted);
+    while (issued_ < count_) {
+      const std::size_t before = posted;
+      while (posted < count_ && posted - issued_ < in_flight_ && has_passed(posted - in_flight_)) ++posted;
+      if (failed()) return;
+      if (posted != before) job.post(posted);
+      if (issued_ < posted && job.is_done(issued_)) {
+        issue();
+      } else if (!job.help()) {
+        if (issued_ < posted)
+          job.wait(issued_);
+        else
+          wait_for(posted - in_flight_);
+      }
+      if (failed()) return;
+    }
+    wait_for(count_ - 1);
+  }
+
+  void from_device(CopyThreads::Job& job) {
+    std::size_t arrived = 0, emptied = 0;
+    while (emptied < count_) {
+      while (issued_ < count_ && issued_ - emptied < in_flight_) {
+        if (!issue()) return;
+      }
+      const std::size_t before = arrived;
+      while (arrived < issued_ && has_passed(arrived)) ++arrived;
+      if (failed()) return;
+      if (arrived != before) job.post(arrived);
+      while (emptied < arrived && job.is_done(emptied)) ++emptied;
+      if (emptied == count_ || job.help()) continue;
+      if (arrived < issued_)
+        wait_for(arrived);
+      else if (emptied < arrived)
+        job.wait(emptied);
+      if (failed()) return;
+    }
+  }
+
+  /// Submits the next piece. False: it failed.
+  bool issue() {
+    const std::size_t i = issued_;
+    char* const memory = part_.memory(place_of(i));
+    const DevicePointer device = copy_.device + i * piece_;
+    result_ = copy_.direction == Direction::to_device
+                  ? driver_.copy_in_async(device, memory, size_of(i), copy_.stream)
+                  : driver_.copy_out_async(memory, device, size_of(i), copy_.stream);
+    if (failed()) return false;
+    ++issued_;
+    result_ = driver_.event_record(event_of(i), copy_.stream);
+    if (failed()) unmarked_ = true;
+    return !failed();
+  }
+
+  bool failed() const { return result_ != kSuccess; }
+  /// Asks for the event of a piece. An error ends the copy.
+  bool has_passed(std::size_t i) {
+    const Result asked = driver_.event_query(event_of(i));
+    if (asked != kSuccess && asked != kNotReady) result_ = asked;
+    return asked == kSuccess;
+  }
+  void wait_for(std::size_t i) {
+    const Time until = monotonic_now() + kSpin;
+    do {
+      if (has_passed(i) || failed()) return;
+      StdAtomics::relax();
+    } while (monotonic_now() < until);
+    result_ = driver_.event_synchronize(event_of(i));
+  }
+
+  /// After an error: the engine must be through with the ring before others get its memory.
+  void drain() {
+    if (issued_ == 0) return;
+    const Event last = event_of(issued_ - 1);
+    if (unmarked_ && driver_.event_record(last, copy_.stream) != kSuccess) return part_.leave_to_engine();
+    if (driver_.event_synchronize(last) != kSuccess) part_.leave_to_engine();
+  }
+
+  const Driver& driver_;
+  const LinearCopy& copy_;
+  PinnedRings::Part& part_;
+  const std::size_t piece_, count_, in_flight_;
+  std::size_t issued_ = 0;
+  Result result_ = kSuccess;  ///< the first error
+  bool unmarked_ = false;     ///< the last piece has no event behind it
+};
+
+enum class Reached { idle, busy, no };
+
+/// Whether the stream's work is done. The caller is exclusive: nothing can be added to it.
+Reached look(const Driver& driver, Stream stream, Event event) {
+  if (captures(driver, stream) || driver.event_record(event, stream) != kSuccess) return Reached::no;
+  const Time until = monotonic_now() + kSpin;
+  Result asked = kNotReady;
+  while ((asked = driver.event_query(event)) == kNotReady && monotonic_now() < until) StdAtomics::relax();
+  if (asked == kNotReady) return Reached::busy;
+  return asked == kSuccess ? Reached::idle : Reached::no;
+}
+
+/// Waits until the stream is idle, and runs the pieces with all others kept out. They are not kept out of a
+/// stream that waits: it may be they who will let it go on.
+std::optional<Result> run_when_idle(const Driver& driver, const LinearCopy& copy, Context context,
+                                    PinnedRings::Part& part) {
+  const Event event = part.event(0);
+  for (int round = 0; round < kRounds; ++round) {
+    {
+      const SubmissionGate::Exclusive alone(submission_gate(), driver, copy.stream, context);
+      if (!alone.held()) return std::nullopt;
+      const Reached reached = look(driver, copy.stream, event);
+      if (reached == Reached::no) return std::nullopt;
+      if (reached == Reached::idle) return Pieces(driver, copy, part).run();
+    }
+    if (driver.event_synchronize(event) != kSuccess) return std::nullopt;
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::optional<Result> staged_copy(const Driver& driver, const LinearCopy& copy) {
+  if (copy.bytes < kLeastBytes || off.load(std::memory_order_relaxed)) return std::nullopt;
+  watch_forks();
+  const Time began = monotonic_now();
+  ContextKey key;
+  if (!find_context(driver, copy.stream, key) || captures(driver, copy.stream)) return std::nullopt;
+  if (!is_pageable(driver, copy.host) || !is_one_allocation(driver, copy.device, copy.bytes))
+    return std::nullopt;
+  PinnedRings::Part part(pinned_rings(), driver, key, copy.bytes);
+  if (!part) return std::nullopt;
+  const RelaxedCapture relaxed(driver);
+  const std::optional<Result> result = run_when_idle(driver, copy, key.context, part);
+  if (!result) return result;
+  if (is_sticky(*result)) {
+    off.store(true, std::memory_order_relaxed);
+    part.leave_to_engine();
+  }
+  if (*result == kSuccess)
+    copy_counters().add(copy.direction == Direction::to_device, runlog::CopyWay::staged, copy.bytes,
+                        monotonic_now() - began);
+  return result;
+}
+
+void staging_contexts_changed(unsigned long long id) { pinned_rings().contexts_changed(id); }
+
+}  // namespace pinion::cuda
