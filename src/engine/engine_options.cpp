@@ -11,7 +11,8 @@ constexpr Choice<bool> kYesNo[] = {{"yes", true}, {"no", false}};
 constexpr Choice<bool> kOnOff[] = {{"on", true}, {"off", false}};
 constexpr Choice<bool> kReceives[] = {{"arrived", true}, {"posted", false}};
 constexpr Choice<Front> kFronts[] = {
-    {"auto", Front::automatic}, {"mpi", Front::mpi}, {"verbs", Front::verbs}};
+    {"auto", Front::automatic}, {"mpi", Front::mpi}, {"verbs", Front::verbs}, {"cuda", Front::cuda}};
+constexpr Choice<CudaCopies> kCudaCopies[] = {{"auto", CudaCopies::automatic}, {"stage", CudaCopies::stage}};
 constexpr Choice<RemoteKeys> kRemoteKeys[] = {
     {"auto", RemoteKeys::automatic}, {"shared", RemoteKeys::shared}, {"strict", RemoteKeys::strict}};
 
@@ -32,9 +33,15 @@ OptionTable<FrontOptions> front_options() {
           &O::front,
           {"front",
            "where Pinion sees transfers. verbs: below all libraries, at ibv_reg_mr. mpi: at MPI calls. "
-           "auto: verbs if a library registers with an active RDMA device; else MPI calls, measured "
-           "only"},
+           "cuda: at copies to and from GPUs. auto: verbs if a library registers with an active RDMA "
+           "device; else MPI calls, measured only; and cuda beside them"},
           kFronts),
+      choice_option(
+          &O::cuda,
+          {"cuda",
+           "how host memory is copied to and from GPUs. auto: registered where buffers return, else staged "
+           "through pinned memory. stage: staged only, which registers none of the program's memory"},
+          kCudaCopies),
       choice_option(
           &O::remote_keys,
           {"remote-keys",

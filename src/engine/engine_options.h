@@ -22,9 +22,12 @@
 namespace pinion {
 
 /// The place where the program's transfers are met: its MPI calls, or below all libraries, where these
-/// register memory with the RDMA devices that the program opened. Automatic: the latter as soon as that
-/// happens.
-enum class Front : std::uint8_t { automatic, mpi, verbs };
+/// register memory with the RDMA devices that the program opened; or its copies to and from GPUs. Automatic:
+/// the second as soon as that happens, and the last wherever there is a GPU's driver.
+enum class Front : std::uint8_t { automatic, mpi, verbs, cuda };
+
+/// How copies to and from GPUs are made: registered or staged, as suits each, or staged only.
+enum class CudaCopies : std::uint8_t { automatic, stage };
 
 /// Whether a key with remote rights outlives the deregistration by its owner (intercept/verbs).
 enum class RemoteKeys : std::uint8_t { automatic, shared, strict };
@@ -37,6 +40,7 @@ struct FrontOptions {
   std::uint64_t threshold = 16 << 10;
   Front front = Front::automatic;
   RemoteKeys remote_keys = RemoteKeys::automatic;
+  CudaCopies cuda = CudaCopies::automatic;
   bool intranode = true;  ///< transfers between processes of one node are registered
   /// Receives are registered for the arriving bytes instead of the posted ones.
   bool receives_arrived = true;
