@@ -65,6 +65,17 @@ void* definition_beside(const void* code, const char* name) {
   return found;
 }
 
+bool is_defined_before_preload(const char* name) {
+  bool found = false, is_program = true;
+  for_each_object([&](const dl_phdr_info& object) {
+    if (is_preload(object)) return true;
+    found = !is_program && definition_in(object, name) != nullptr;
+    is_program = false;
+    return found;
+  });
+  return found;
+}
+
 void* first_definition(Where where, const char* name) {
   void* found = nullptr;
   bool reached = where == Where::anywhere;

@@ -18,4 +18,8 @@ void* definition_beside(const void* code, const char* name);
 enum class Where { anywhere, behind_preload };
 void* first_definition(Where where, const char* name);
 
+/// Whether a library that is searched before the preload exports the function. The program itself is left
+/// out.
+bool is_defined_before_preload(const char* name);
+
 }  // namespace pinion

@@ -9,16 +9,17 @@
 #include <string>
 #include <vector>
 
+#include "intercept/definitions.h"
+
 extern "C" {
 
-/// Null until it is first needed; found by dlvsym(), which nobody stands before. Threads may find it at the
-/// same time: they find the same. (mpi/lookup.S reads it as a pointer.)
+/// Null until it is first needed. It may be that of a library which stands before the C library's too, as
+/// programs would find it without us. Threads may find it at the same time: they find the same.
+/// (mpi/lookup.S reads it as a pointer.)
 [[gnu::visibility("hidden"), gnu::used]] constinit std::atomic<pinion::Dlsym> pinion_real_dlsym{nullptr};
 
 [[gnu::visibility("hidden"), gnu::used]] pinion::Dlsym pinion_find_dlsym() {
-  void* found = nullptr;
-  for (const char* version : {"GLIBC_2.34", "GLIBC_2.17", "GLIBC_2.2.5"})
-    if (!found) found = ::dlvsym(RTLD_NEXT, "dlsym", version);
+  void* const found = pinion::first_definition(pinion::Where::behind_preload, "dlsym");
   if (!found) {
     std::fprintf(stderr, "pinion: the C library has no dlsym that is known\n");
     std::abort();

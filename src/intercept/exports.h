@@ -6,8 +6,8 @@
 
 namespace pinion {
 
-/// The dynamic linker's own dlsym(), behind the one that the preload shows (mpi/lookup.S). Its answers for
-/// RTLD_NEXT lie behind the preload.
+/// The next dlsym() behind the one that the preload shows (mpi/lookup.S): the dynamic linker's own, or that
+/// of another library which stands before it. Its answers for RTLD_NEXT lie behind the preload.
 using Dlsym = void* (*)(void*, const char*);
 Dlsym real_dlsym();
 
