@@ -159,6 +159,27 @@ void madeUpSetFreeMemory(size_t bytes) {
   world().memory.set_free_bytes(bytes);
 }
 
+void madeUpHoldWhileRegistering(unsigned long long microseconds) {
+  const Lock lock(world().mutex);
+  world().settings.hold_while_registering = std::chrono::microseconds(microseconds);
+}
+
+void madeUpFailTransfer(unsigned long long nth, int code) {
+  const Lock lock(world().mutex);
+  world().settings.failing_transfer = nth;
+  world().settings.failing_with = code;
+}
+
+unsigned long long madeUpCopied(int way) {
+  const Lock lock(world().mutex);
+  return way < kPinned || way > kWaited ? 0 : world().moved[way];
+}
+
+int madeUpWaiting() {
+  const Lock lock(world().mutex);
+  return world().waiting;
+}
+
 int madeUpPins() { return can_pin(); }
 
 void madeUpBreak(void* context, int code) {

@@ -96,8 +96,9 @@ Result copy(Call& call, const StreamPointer& stream, Transfer transfer, bool asy
   const bool staged = async && transfer.from.pageable() && transfer.to.device &&
                       transfer.bytes() <= world().settings.async_limit;
   enter(call.lock(), *stream, call.name());
-  if ((transfer.from.pageable() || transfer.to.pageable()) && !staged)
-    return copy_and_wait(call, stream, transfer, async);
+  const bool pageable = transfer.from.pageable() || transfer.to.pageable();
+  if (waits) world().moved[staged ? kStaged : pageable ? kWaited : kPinned] += transfer.bytes();
+  if (pageable && !staged) return copy_and_wait(call, stream, transfer, async);
   const WorkPointer work = stage(call.lock(), transfer).work;
   enter(call.lock(), *stream, call.name());
   if (!has_staging_room(*stream, work->staging)) {

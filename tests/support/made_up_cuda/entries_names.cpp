@@ -17,7 +17,7 @@ Result cuGetProcAddress_v2(const char* name, void** function, int version, std::
   if (!name || !function) return kInvalidValue;
   const NameStatus found = look_up(name, version, flags, function);
   if (status) *status = found;
-  return found == kFound ? kSuccess : kNotFound;
+  return kSuccess;
 }
 
 Result cuGetErrorName(Result error, const char** name) {

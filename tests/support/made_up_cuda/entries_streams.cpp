@@ -223,7 +223,7 @@ MADE_UP_END
 MADE_UP_PAIR(cuEventRecord, _ptsz, (Handle event, Handle handle), (event, handle)) {
   MADE_UP_STREAM(stream, handle);
   const auto known = event_of(event);
-  if (!known) return kInvalidHandle;
+  if (!known || known->context != stream->context) return kInvalidHandle;
   if (const Result refused = check_capture(*stream)) return refused;
   if (stream->capture) {
     known->capture = stream->capture;
@@ -261,11 +261,40 @@ MADE_UP_PAIR(cuLaunchKernel, _ptsz,
   if (grid_x * grid_y * grid_z * block_x * block_y * block_z == 0) return kInvalidValue;
   MADE_UP_STREAM(stream, handle);
   const auto kernel = world().kernels.find(function);
-  if (!kernel) return kInvalidHandle;
+  if (!kernel || stream->context != call.context()) return kInvalidHandle;
   std::vector<unsigned long long> values(kernel->parameters);
   for (unsigned i = 0; i < kernel->parameters; ++i) std::memcpy(&values[i], parameters[i], sizeof values[i]);
   return put(call, stream, [kernel, values] {
     if (kernel->body) kernel->body(values.data());
+    return kSuccess;
+  });
+}
+MADE_UP_END
+
+MADE_UP_PAIR(cuStreamWriteValue32_v2, _ptsz,
+             (Handle handle, DevicePointer address, std::uint32_t value, unsigned flags),
+             (handle, address, value, flags)) {
+  (void)flags;
+  MADE_UP_STREAM(stream, handle);
+  auto* const at = const_cast<std::uint32_t*>(word(address));
+  if (!at) return kInvalidValue;
+  return put(call, stream, [at, value] {
+    __atomic_store_n(at, value, __ATOMIC_RELEASE);
+    return kSuccess;
+  });
+}
+MADE_UP_END
+
+MADE_UP_PAIR(cuStreamAddCallback, _ptsz,
+             (Handle handle, void (*function)(Handle, Result, void*), void* data, unsigned flags),
+             (handle, function, data, flags)) {
+  (void)flags;
+  MADE_UP_STREAM(stream, handle);
+  if (!function) return kInvalidValue;
+  return put(call, stream, [handle, function, data] {
+    ++self().in_callback;
+    function(handle, kSuccess, data);
+    --self().in_callback;
     return kSuccess;
   });
 }

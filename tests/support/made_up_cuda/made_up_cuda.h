@@ -12,7 +12,11 @@
 // made_up_cuda. Nothing is closed or reset: a test that needs a fresh driver runs in a process of its own.
 //
 // Environment, read by cuInit: MADE_UP_CUDA_NO_DEVICE=1 makes it return 100, as on a node without a GPU;
-// MADE_UP_CUDA_LONGEST_WAIT=MS is madeUpSetLongestWait() for programs.
+// MADE_UP_CUDA_LONGEST_WAIT=MS is madeUpSetLongestWait() for programs; MADE_UP_CUDA_STRICT_EXIT=1 ends the
+// process with a line, if it calls after the driver's exit handler (else such calls return 4). Read by
+// cuGetProcAddress: MADE_UP_CUDA_ANY_NAME=1 makes unknown names functions that return 801.
+//
+// The name cuMemcpyOfTomorrow (version 13010) stands for a copy that no front knows.
 //
 // The controls may be called by any thread, beside any call. Streams are named by handle, 1 and 2 (the
 // legacy stream and the calling thread's own, of its current context); 0 means 1.
@@ -42,7 +46,7 @@
   X(void, madeUpSetLongestWait, (unsigned long long milliseconds))                                        \
   /* The largest pageable copy to the device that returns at once (2097152 at first). */                  \
   X(void, madeUpSetAsyncLimit, (size_t bytes))                                                            \
-  /* What cuMemGetInfo says is free. */                                                                   \
+  /* Sets what cuMemGetInfo says is free. */                                                              \
   X(void, madeUpSetFreeMemory, (size_t bytes))                                                            \
   /* 1: registrations pin pages. 0: this machine cannot, and stale bytes stay unseen: skip such tests. */ \
   X(int, madeUpPins, ())                                                                                  \
@@ -51,6 +55,14 @@
   /* Puts a gate into a stream, which holds back later work; opens all gates of a stream. */              \
   X(int, madeUpCloseGate, (void* stream))                                                                 \
   X(int, madeUpOpenGate, (void* stream))                                                                  \
+  /* Calls that wait in the driver now. */                                                                \
+  X(int, madeUpWaiting, ())                                                                               \
+  /* Bytes of host memory copied so far: pinned (0), staged (1), by a call that waited (2). */            \
+  X(unsigned long long, madeUpCopied, (int way))                                                          \
+  /* The nth transfer from now on fails with the code after a part of its bytes; the context breaks. */   \
+  X(void, madeUpFailTransfer, (unsigned long long nth, int code))                                         \
+  /* Registering holds up all calls of its context so long, as the driver's lock does (0 at first). */    \
+  X(void, madeUpHoldWhileRegistering, (unsigned long long microseconds))                                  \
   /* The pieces of work that a stream has not done. */                                                    \
   X(unsigned long long, madeUpPending, (void* stream))                                                    \
   /* Where the test can read and write the device's memory; null: not allocated. */                       \

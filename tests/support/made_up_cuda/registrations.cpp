@@ -3,6 +3,10 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdio>
+#include <cstring>
+#include <fstream>
+#include <thread>
 
 namespace pinion::made_up_cuda {
 namespace {
@@ -18,6 +22,22 @@ ContextPointer context_of(const Registration& registration) {
     if (context->id == registration.context) return context;
   }
   return nullptr;
+}
+
+/// Whether the real driver would pin the range for ever: 2 MiB and more of a private mapping of a file.
+bool never_ends(Range range) {
+  constexpr std::size_t kMost = std::size_t{2} << 20;
+  if (range.bytes() < kMost) return false;
+  std::ifstream maps("/proc/self/maps");
+  for (std::string line; std::getline(maps, line);) {
+    unsigned long begin = 0, end = 0;
+    char rights[8] = "", device[16] = "";
+    if (std::sscanf(line.c_str(), "%lx-%lx %7s %*x %15s", &begin, &end, rights, device) != 4) continue;
+    if (begin > range.begin || end <= range.begin) continue;
+    const bool of_a_file = std::strncmp(device, "00:", 3) != 0;
+    return rights[3] == 'p' && of_a_file;
+  }
+  return false;
 }
 
 /// Ends a registration after the copies that run now.
@@ -47,10 +67,19 @@ Result register_memory(Call& call, Range range, unsigned flags, bool allocated) 
   made->context = context.id;
   made->allocated = allocated;
   w.registrations[range.begin] = made;
+  const bool read_only = (flags & gpu::kReadOnly) != 0;
+  const auto hold = w.settings.hold_while_registering;
+  if (hold.count() > 0) context.held = true;
   call.lock().unlock();
+  if (read_only && never_ends(range)) hang("cuMemHostRegister of a private file mapping, which");
   Pins pins;
-  const bool pinned = pin(range, (flags & gpu::kReadOnly) != 0, pins);
+  const bool pinned = pin(range, read_only, pins);
+  if (hold.count() > 0) std::this_thread::sleep_for(hold);
   call.lock().lock();
+  if (hold.count() > 0) {
+    context.held = false;
+    announce();
+  }
   if (!pinned) {
     made->alive = false;
     w.registrations.erase(range.begin);

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "support/made_up_cuda/arrays.h"
+
 namespace pinion::made_up_cuda {
 namespace {
 
@@ -101,9 +103,17 @@ std::vector<char> gather(const Transfer& t) {
   return bytes;
 }
 
-Result run(const Transfer& t, const std::vector<char>* staged) {
-  const Use from_use(staged ? nullptr : t.from.registration), to_use(t.to.registration);
-  if (!from_use.valid() || !to_use.valid()) return kLaunchFailed;
+namespace {
+
+/// A failure that the test has ordered for this transfer, or success.
+Result take_failure() {
+  const Lock lock(world().mutex);
+  Settings& settings = world().settings;
+  if (settings.failing_transfer == 0 || --settings.failing_transfer > 0) return kSuccess;
+  return settings.failing_with;
+}
+
+Result move_rows(const Transfer& t, const std::vector<char>* staged) {
   const char* next = staged ? staged->data() : nullptr;
   for (std::size_t slice = 0; slice < t.depth; ++slice) {
     for (std::size_t row = 0; row < t.height; ++row) {
@@ -116,16 +126,48 @@ Result run(const Transfer& t, const std::vector<char>* staged) {
   return kSuccess;
 }
 
+}  // namespace
+
+Result run(const Transfer& t, const std::vector<char>* staged) {
+  const Use from_use(staged ? nullptr : t.from.registration), to_use(t.to.registration);
+  if (!from_use.valid() || !to_use.valid()) return kLaunchFailed;
+  const Result ordered = take_failure();
+  if (!ordered) return move_rows(t, staged);
+  // A failure comes after a part of the work.
+  Transfer part = t;
+  (part.height > 1 ? part.height : part.width) /= 2;
+  move_rows(part, staged);
+  return ordered;
+}
+
 namespace {
 
 enum MemoryType { kHost = 1, kDevice = 2, kArray = 3, kUnified = 4 };
 
-bool describe_place(int type, const void* host, DevicePointer device, std::size_t offset, std::size_t pitch,
-                    std::size_t rows, std::size_t width, Place& place) {
-  if (type != kHost && type != kDevice && type != kUnified) return false;
-  place.address = (type == kHost ? reinterpret_cast<Address>(host) : device) + offset;
-  place.pitch = pitch ? pitch : width;
+/// One end as a shape describes it.
+struct End {
+  int type;
+  const void* host;
+  DevicePointer device;
+  const void* array;
+  std::size_t x, y, z, pitch, rows;
+};
+
+bool describe_end(const End& end, std::size_t width, Place& place) {
+  Address base = end.type == kHost ? reinterpret_cast<Address>(end.host) : end.device;
+  place.pitch = end.pitch ? end.pitch : width;
+  std::size_t rows = end.rows;
+  if (end.type == kArray) {
+    const auto array = world().arrays.find(end.array);
+    if (!array) return false;
+    base = array->base;
+    place.pitch = array->width;
+    rows = array->height;
+  } else if (end.type != kHost && end.type != kDevice && end.type != kUnified) {
+    return false;
+  }
   place.slice = place.pitch * rows;
+  place.address = base + end.z * place.slice + end.y * place.pitch + end.x;
   return place.pitch >= width;
 }
 
@@ -134,10 +176,25 @@ bool describe_place(int type, const void* host, DevicePointer device, std::size_
 bool describe(const gpu::Copy2D& s, Transfer& t) {
   t.width = s.width;
   t.height = s.height;
-  return describe_place(s.source_type, s.source_host, s.source_device,
-                        s.source_y * s.source_pitch + s.source_x, s.source_pitch, 0, s.width, t.from) &&
-         describe_place(s.target_type, s.target_host, s.target_device,
-                        s.target_y * s.target_pitch + s.target_x, s.target_pitch, 0, s.width, t.to);
+  const End from{s.source_type,
+                 s.source_host,
+                 s.source_device,
+                 s.source_array,
+                 s.source_x,
+                 s.source_y,
+                 0,
+                 s.source_pitch,
+                 0};
+  const End to{s.target_type,
+               s.target_host,
+               s.target_device,
+               s.target_array,
+               s.target_x,
+               s.target_y,
+               0,
+               s.target_pitch,
+               0};
+  return describe_end(from, s.width, t.from) && describe_end(to, s.width, t.to);
 }
 
 bool describe(const gpu::Copy3D& s, Transfer& t) {
@@ -146,12 +203,11 @@ bool describe(const gpu::Copy3D& s, Transfer& t) {
   t.depth = s.depth;
   const std::size_t source_rows = s.source_height ? s.source_height : s.height;
   const std::size_t target_rows = s.target_height ? s.target_height : s.height;
-  const std::size_t source_offset = (s.source_z * source_rows + s.source_y) * s.source_pitch + s.source_x;
-  const std::size_t target_offset = (s.target_z * target_rows + s.target_y) * s.target_pitch + s.target_x;
-  return describe_place(s.source_type, s.source_host, s.source_device, source_offset, s.source_pitch,
-                        source_rows, s.width, t.from) &&
-         describe_place(s.target_type, s.target_host, s.target_device, target_offset, s.target_pitch,
-                        target_rows, s.width, t.to);
+  const End from{s.source_type, s.source_host, s.source_device, s.source_array, s.source_x,
+                 s.source_y,    s.source_z,    s.source_pitch,  source_rows};
+  const End to{s.target_type, s.target_host, s.target_device, s.target_array, s.target_x,
+               s.target_y,    s.target_z,    s.target_pitch,  target_rows};
+  return describe_end(from, s.width, t.from) && describe_end(to, s.width, t.to);
 }
 
 }  // namespace pinion::made_up_cuda

@@ -1,5 +1,7 @@
 #include "support/made_up_cuda/world.h"
 
+#include <pthread.h>
+
 #include <cstdio>
 #include <cstdlib>
 
@@ -22,8 +24,19 @@ Thread::Thread() : number(++g_threads) {}
 Thread::~Thread() { end_thread_streams(number); }
 
 Thread& self() {
-  thread_local Thread thread;
-  return thread;
+  // A key's destructor runs at the end of a thread, but not in exit(), where the program may still call.
+  static const pthread_key_t key = [] {
+    pthread_key_t made;
+    if (::pthread_key_create(&made, [](void* thread) { delete static_cast<Thread*>(thread); }) != 0)
+      std::abort();
+    return made;
+  }();
+  thread_local Thread* thread = nullptr;
+  if (!thread) {
+    thread = new Thread;
+    ::pthread_setspecific(key, thread);
+  }
+  return *thread;
 }
 
 void hang(const char* call) {
@@ -45,7 +58,11 @@ Result Call::begin(Need need) {
   World& w = world();
   if (const Result injected = take_failure(entry_.name)) return injected;
   if (need == Need::kNothing) return kSuccess;
-  if (w.exited) return kDeinitialized;
+  if (w.exited) {
+    if (!w.settings.strict_exit) return kDeinitialized;
+    std::fprintf(stderr, "made-up CUDA: %s is called after the driver's exit handler\n", entry_.name);
+    std::abort();
+  }
   if (!w.initialized || w.forked) return kNotInitialized;
   if (self().in_callback > 0) return kNotPermitted;
   context_ = current_context();

@@ -16,6 +16,7 @@
 
 namespace pinion::made_up_cuda {
 
+struct Array;
 struct Graph;
 struct Node;
 struct Capture;
@@ -49,7 +50,14 @@ struct Settings {
   std::size_t async_limit = 2097152;  ///< the largest pageable copy that returns at once
   std::chrono::milliseconds longest_wait{60000};
   std::chrono::microseconds work_delay{0}, batch_delay{1000};
+  std::chrono::microseconds hold_while_registering{0};
+  unsigned long long failing_transfer = 0;  ///< 1: the next one fails; 0: none
+  Result failing_with = kSuccess;
+  bool strict_exit = false;
 };
+
+/// How bytes of host memory were moved.
+enum Way { kPinned, kStaged, kWaited };
 
 struct World {
   std::mutex mutex;
@@ -66,12 +74,14 @@ struct World {
   HandleTable<Graph, 5> graphs;
   HandleTable<Graph, 6> executables;
   HandleTable<Node, 7> nodes;
+  HandleTable<Array, 8> arrays;
   std::map<std::string, Handle> named_kernels;
   ContextPointer primary;
   std::vector<ContextPointer> all_contexts;
   std::uint64_t last_context_id = 0;
   std::map<Address, RegistrationPointer> registrations;
   std::vector<std::shared_ptr<Capture>> captures;
+  unsigned long long moved[3] = {};  ///< bytes, by Way
 };
 World& world();
 
