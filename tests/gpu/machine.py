@@ -2,7 +2,9 @@
 import os
 import pathlib
 import platform
+import re
 import select
+import shutil
 import signal
 import subprocess
 import sys
@@ -53,6 +55,32 @@ def tell(build):
     return told
 
 
+def pack(build, folder):
+    """Copies what a run needs of a build, without symbols, to carry it to another machine."""
+    kept = [*(f"tests/gpu/{name}" for name in ("copies", "beside", "meaning", "prepare", "random_copies")), "bin/pinion", "lib/libpinion.so.0", "lib/libpinion-preload.so"]
+    for name in kept:
+        target = folder / name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(build / name, target)
+        subprocess.run(["strip", "--strip-debug", str(target)], check=True)
+    # Libraries of the command that not every machine has.
+    listed = subprocess.run(["ldd", str(build / "bin" / "pinion")], capture_output=True, text=True).stdout
+    for line in listed.splitlines():
+        words = line.split()
+        if len(words) > 2 and re.match(r"lib(dw|elf|lzma|bz2)\.so", words[0]):
+            (folder / "others").mkdir(exist_ok=True)
+            shutil.copy2(words[2], folder / "others" / words[0])
+
+
+def surroundings(options, environment=None):
+    """The environment of each program."""
+    found = {**os.environ, **(environment or {})}
+    others = options.build / "others"
+    if others.exists():
+        found["LD_LIBRARY_PATH"] = ":".join(part for part in (found.get("LD_LIBRARY_PATH"), str(others)) if part)
+    return found
+
+
 def command(options, variant, words):
     """The program under a variant. The first word names a program of the build, or a script of tests/gpu/programs."""
     if words[0].endswith(".py"):
@@ -74,9 +102,8 @@ class Process:
     def __init__(self, options, variant, words, environment=None):
         self.variant, self.words = variant, words
         self.errors = tempfile.TemporaryFile("w+")
-        environment = {**os.environ, **(environment or {})}
         self.child = subprocess.Popen(command(options, variant, words), stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                                      stderr=self.errors, env=environment, start_new_session=True)
+                                      stderr=self.errors, env=surroundings(options, environment), start_new_session=True)
         self.pending = b""
 
     def name(self):
@@ -196,7 +223,7 @@ def output(options, variant, words, seconds):
     """Runs a program to its end. Returns its lines, and its status; None: it hung."""
     with tempfile.TemporaryFile("w+") as errors:
         child = subprocess.Popen(command(options, variant, words), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=errors,
-                                 start_new_session=True)
+                                 env=surroundings(options), start_new_session=True)
         try:
             text, status = child.communicate(timeout=seconds)[0], child.returncode
         except subprocess.TimeoutExpired:
