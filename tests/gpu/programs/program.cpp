@@ -9,6 +9,7 @@
 #include <cstring>
 #include <mutex>
 #include <thread>
+#include <type_traits>
 #include <vector>
 
 namespace pinion::gpu {
@@ -89,10 +90,16 @@ const MoreCalls& more_calls() {
   static const MoreCalls loaded = [] {
     const Road way = road();
     MoreCalls calls;
-    calls.unified = reinterpret_cast<decltype(calls.unified)>(way.find("cuMemcpy"));
-    calls.unified_async = reinterpret_cast<decltype(calls.unified_async)>(way.find("cuMemcpyAsync"));
-    calls.push = reinterpret_cast<decltype(calls.push)>(way.find("cuCtxPushCurrent_v2"));
-    calls.pop = reinterpret_cast<decltype(calls.pop)>(way.find("cuCtxPopCurrent_v2"));
+    const auto find = [&](auto& call, const char* symbol) {
+      call = reinterpret_cast<std::remove_reference_t<decltype(call)>>(way.find(symbol));
+    };
+    find(calls.unified, "cuMemcpy");
+    find(calls.unified_async, "cuMemcpyAsync");
+    find(calls.stream_destroy, "cuStreamDestroy_v2");
+    find(calls.graph_destroy, "cuGraphDestroy");
+    find(calls.exec_destroy, "cuGraphExecDestroy");
+    find(calls.push, "cuCtxPushCurrent_v2");
+    find(calls.pop, "cuCtxPopCurrent_v2");
     return calls;
   }();
   return loaded;

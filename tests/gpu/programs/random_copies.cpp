@@ -192,7 +192,9 @@ class Worker {
     if (kind < 930) return map_anew(buffer);
     if (kind < 960) return protect(buffer);
     if (kind < 995) return own_register(buffer);
-    if (kind < 997) fork_now(buffer);
+    if (kind < 997) return fork_now(buffer);
+    if (kind < 999) return captured(buffer);
+    new_streams();
   }
 
   Stream stream() { return streams_[random_.below(std::size(streams_))]; }
@@ -328,6 +330,45 @@ class Worker {
       check(driver().stream_synchronize(chosen), "cuStreamSynchronize");
     }
     compare_device(buffer, part, target, "behind a gate");
+  }
+
+  /// A copy that a graph makes at each launch, of what the memory has then.
+  void captured(Buffer& buffer) {
+    const Driver& cuda = driver();
+    if (!cuda.begin_capture || !cuda.graph_instantiate || !more_calls().exec_destroy) return;
+    Part part = choose(buffer);
+    part.bytes = std::min(part.bytes, 1 * kMiB);
+    const std::size_t target = random_.below(most_ - part.bytes + 1);
+    char* const host = buffer.memory + part.at;
+    const Stream chosen = stream();
+    Graph graph = nullptr;
+    GraphExec ready = nullptr;
+    check(cuda.begin_capture(chosen, kCaptureThreadLocal), "cuStreamBeginCapture");
+    check(cuda.copy_in_async(device_ + target, host, part.bytes, chosen), "cuMemcpyHtoDAsync in a capture");
+    check(cuda.end_capture(chosen, &graph), "cuStreamEndCapture");
+    if (!graph) return;
+    check(cuda.graph_instantiate(&ready, graph, 0), "cuGraphInstantiate");
+    for (int i = 0; i < 3 && ready; ++i) {
+      write_pattern(host, part.bytes, ++seed_);
+      write_pattern(mirror_.data() + target, part.bytes, seed_);
+      check(cuda.graph_launch(ready, chosen), "cuGraphLaunch");
+      check(cuda.stream_synchronize(chosen), "cuStreamSynchronize");
+      compare_device(buffer, part, target, "by a graph");
+      // A plain synchronous copy may return before its bytes are on the GPU.
+      check(cuda.copy_in(device_ + target, host, part.bytes), "cuMemcpyHtoD");
+      check(cuda.stream_synchronize(kLegacyStream), "cuStreamSynchronize");
+    }
+    if (ready) check(more_calls().exec_destroy(ready), "cuGraphExecDestroy");
+    if (more_calls().graph_destroy) check(more_calls().graph_destroy(graph), "cuGraphDestroy");
+  }
+
+  /// Handles of streams recur.
+  void new_streams() {
+    if (!more_calls().stream_destroy) return;
+    for (Stream& stream : streams_) {
+      check(more_calls().stream_destroy(stream), "cuStreamDestroy");
+      stream = new_stream();
+    }
   }
 
   void set_device() {
