@@ -10,7 +10,7 @@
 
 namespace pinion {
 
-// Each file has a copy of its own: mpi/visible_names.cpp has compiler options of its own, and the linker must
+// Each file has a copy of its own: visible_names.cpp has compiler options of its own, and the linker must
 // keep its copy apart.
 namespace {
 

@@ -28,8 +28,13 @@ Result pass(std::span<const Range> ranges, FunctionRef<Result()> plain);
 /// registration until they are unmapped, as the graph may be launched at any time.
 Result pass_for_good(std::span<const Range> ranges, FunctionRef<Result()> plain);
 
-/// A name that copies host memory, and that this build does not know, was looked up: registered copies end,
-/// with one line. Staged copies go on.
+/// Makes a batch of copies, whose sources the driver may read after the return: like pass(), and the ranges
+/// stay closed until the stream has come to an event behind it.
+Result pass_until_done(std::span<const Range> ranges, Stream stream, FunctionRef<Result()> plain);
+
+/// A function that copies host memory, and that this build does not know, is about to be called for the first
+/// time: registered copies end, with one line, and no registration is left at the return. Staged copies go
+/// on.
 void unknown_copy(const char* name);
 
 }  // namespace pinion::cuda

@@ -62,15 +62,15 @@ pinion_mpi_resolvers:
   .set at, at + 1
   .endr
 
-// Resolved once, when the preload is relocated.
-  .type pinion_mpi_names_written, @gnu_indirect_function
-pinion_mpi_names_written:
+// Resolved once, when the preload is relocated: the names of all fronts are written then.
+  .type pinion_names_written, @gnu_indirect_function
+pinion_names_written:
   .cfi_startproc
 #if defined(__x86_64__)
   endbr64
-  jmp pinion_mpi_write_names
+  jmp pinion_write_names
 #else
-  b pinion_mpi_write_names
+  b pinion_write_names
 #endif
   .cfi_endproc
 
@@ -177,7 +177,7 @@ pinion_mpi_entries:
   .quad pinion_mpi_first_call
   .endr
 
-  .quad pinion_mpi_names_written
+  .quad pinion_names_written
 
 // The names themselves: ours, whoever stands before them (lookup.cpp).
   .p2align 6

@@ -1,6 +1,7 @@
 // dlsym: programs that load MPI for themselves and look its functions up in it (Julia, ctypes) would go past the preload.
-// Names that may be MPI's go to lookup.cpp. RTLD_NEXT and RTLD_DEFAULT go on as they came, since what they mean
-// depends on the caller, except for functions that no library has.
+// Names that may be MPI's go to lookup.cpp; those that may be libibverbs' or the CUDA driver's to ../lookup.S.
+// RTLD_NEXT and RTLD_DEFAULT go on as they came, since what they mean depends on the caller, except for functions
+// that no library has.
   .text
   .globl dlsym
   .globl pinion_dlsym_goes_on
@@ -11,10 +12,10 @@
 dlsym:
   .cfi_startproc
   endbr64
-#ifdef PINION_VERBS_FRONT
   cmpb $'i', (%rsi)
-  je pinion_verbs_dlsym
-#endif
+  je pinion_asked_dlsym
+  cmpb $'c', (%rsi)
+  je 4f
   cmpb $'M', (%rsi)
   je 3f
   cmpb $'P', (%rsi)
@@ -36,6 +37,10 @@ pinion_dlsym_goes_on:
   popq %rdi
   .cfi_adjust_cfa_offset -24
   jmp *%rax
+4:
+  cmpb $'u', 1(%rsi)
+  je pinion_asked_dlsym
+  jmp 1b
 3:
   leaq 1(%rdi), %rax  // RTLD_NEXT is -1, RTLD_DEFAULT 0
   cmpq $1, %rax
@@ -60,12 +65,11 @@ pinion_dlsym_goes_on:
   .p2align 4
 dlsym:
   .cfi_startproc
-#ifdef PINION_VERBS_FRONT
   ldrb w16, [x1]
   cmp w16, #'i'
-  b.eq pinion_verbs_dlsym
-#endif
-  ldrb w16, [x1]
+  b.eq pinion_asked_dlsym
+  cmp w16, #'c'
+  b.eq 4f
   cmp w16, #'M'
   b.eq 3f
   cmp w16, #'P'
@@ -90,6 +94,11 @@ pinion_dlsym_goes_on:
   .cfi_restore x30
   .cfi_def_cfa_offset 0
   br x16
+4:
+  ldrb w16, [x1, #1]
+  cmp w16, #'u'
+  b.eq pinion_asked_dlsym
+  b 1b
 3:
   add x16, x0, #1
   cmp x16, #1

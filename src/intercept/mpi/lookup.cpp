@@ -3,11 +3,23 @@
 #include <dlfcn.h>
 #include <link.h>
 
+#include "intercept/elf_object.h"
 #include "intercept/exports.h"
 #include "intercept/mpi/entries.h"
-#include "intercept/mpi/visible_names.h"
+#include "intercept/visible_names.h"
 
 namespace pinion::mpi {
+
+namespace {
+
+/// The number of a name in the table; kEntryCount for other names.
+std::size_t entry_index(const char* name) {
+  std::size_t i = 0;
+  while (i < kEntryCount && !is_same(kEntryNames[i], name)) ++i;
+  return i;
+}
+
+}  // namespace
 
 extern "C" {
 
@@ -23,7 +35,7 @@ extern "C" {
 /// dlerror(): dlsym() notes no error for an indirect function that resolves to null.
 [[gnu::visibility("hidden"), gnu::used]] bool pinion_mpi_lookup_fails(const char* name) {
   const std::size_t entry = entry_index(name);
-  return entry != kEntryCount && is_missing(entry) && !real_dlsym()(RTLD_NEXT, name);
+  return entry != kEntryCount && is_missing(NamesOf::mpi, name) && !real_dlsym()(RTLD_NEXT, name);
 }
 }
 

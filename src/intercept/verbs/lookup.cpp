@@ -4,10 +4,11 @@
 // the library gives the preload's.
 //
 // Any thread; not from hooks.
+#include "intercept/lookup.h"
+
 #include <dlfcn.h>
 
 #include <atomic>
-#include <cstdint>
 #include <cstring>
 #include <initializer_list>
 
@@ -17,34 +18,6 @@
 namespace pinion::verbs {
 
 namespace {
-
-using Dlvsym = void* (*)(void*, const char*, const char*);
-
-}  // namespace
-
-/// An answer in two registers.
-struct Answer {
-  void* function;
-  std::uintptr_t is_final;  ///< 0: the C library answers
-};
-
-extern "C" {
-
-/// Null until it is first needed.
-[[gnu::visibility("hidden"), gnu::used]] Dlvsym pinion_real_dlvsym = nullptr;
-
-[[gnu::visibility("hidden"), gnu::used]] Dlvsym pinion_find_dlvsym() {
-  return pinion_real_dlvsym = reinterpret_cast<Dlvsym>(first_definition(Where::behind_preload, "dlvsym"));
-}
-}
-
-namespace {
-
-/// The C library's own answer, as the preload gets it. `version`: null for none.
-void* look_up(void* library, const char* name, const char* version) {
-  if (version == nullptr) return real_dlsym()(library, name);
-  return (pinion_real_dlvsym ? pinion_real_dlvsym : pinion_find_dlvsym())(library, name, version);
-}
 
 /// The preload, as a handle of dlopen().
 void* preload() {
@@ -66,12 +39,8 @@ bool has_our_version(void* library, const char* name, const void* function) {
 
 }  // namespace
 
-/// `version`: null for dlsym().
-extern "C" [[gnu::visibility("hidden"), gnu::used]] Answer pinion_verbs_lookup(void* library,
-                                                                               const char* name,
-                                                                               const char* version,
-                                                                               const void* caller) {
-  constexpr Answer kAsWithoutUs{nullptr, 0};
+Answer answer(const Question& question) {
+  const auto [library, name, version, caller] = question;
   if (std::strncmp(name, "ibv_", 4) != 0 || preload() == nullptr) return kAsWithoutUs;
   void* const ours = look_up(preload(), name, version);
   if (ours == nullptr) return kAsWithoutUs;

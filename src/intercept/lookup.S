@@ -1,12 +1,12 @@
-// dlsym and dlvsym of libibverbs' functions (lookup.cpp). What lookup.cpp leaves goes on to the C library as it
-// came, by a jump: RTLD_NEXT and RTLD_DEFAULT depend on the caller.
+// dlsym and dlvsym of functions of libibverbs and of the CUDA driver (lookup.cpp). What lookup.cpp leaves goes on
+// to the C library as it came, by a jump: RTLD_NEXT and RTLD_DEFAULT depend on the caller.
 //
-//   pinion_verbs_dlsym: dlsym(library, name), where the name begins with an i (mpi/lookup.S)
-//   dlvsym: all of them
+//   pinion_asked_dlsym: dlsym(library, name), where the name begins with i or cu (mpi/lookup.S)
+//   dlvsym: all of them; others go on before anything is called, as an allocator may ask for calloc
   .text
   .globl dlvsym
-  .globl pinion_verbs_dlsym
-  .hidden pinion_verbs_dlsym
+  .globl pinion_asked_dlsym
+  .hidden pinion_asked_dlsym
 #if defined(__x86_64__)
   // Calls \function(library, name, version, caller) with the caller's arguments kept on the stack.
   .macro ask function
@@ -24,18 +24,18 @@
   .cfi_adjust_cfa_offset -24
   .endm
 
-  .type pinion_verbs_dlsym, @function
+  .type pinion_asked_dlsym, @function
   .p2align 4
-pinion_verbs_dlsym:
+pinion_asked_dlsym:
   .cfi_startproc
   xorl %edx, %edx
-  ask pinion_verbs_lookup
+  ask pinion_lookup
   restore_arguments
   testq %rdx, %rdx
   je pinion_dlsym_goes_on
   ret
   .cfi_endproc
-  .size pinion_verbs_dlsym, . - pinion_verbs_dlsym
+  .size pinion_asked_dlsym, . - pinion_asked_dlsym
 
   .type dlvsym, @function
   .p2align 4
@@ -43,8 +43,13 @@ dlvsym:
   .cfi_startproc
   endbr64
   cmpb $'i', (%rsi)
+  je 3f
+  cmpb $'c', (%rsi)
   jne 1f
-  ask pinion_verbs_lookup
+  cmpb $'u', 1(%rsi)
+  jne 1f
+3:
+  ask pinion_lookup
   restore_arguments
   testq %rdx, %rdx
   movq %r8, %rdx
@@ -83,18 +88,18 @@ dlvsym:
   .cfi_def_cfa_offset 0
   .endm
 
-  .type pinion_verbs_dlsym, %function
+  .type pinion_asked_dlsym, %function
   .p2align 4
-pinion_verbs_dlsym:
+pinion_asked_dlsym:
   .cfi_startproc
   mov x2, xzr
-  ask pinion_verbs_lookup
+  ask pinion_lookup
   restore_arguments
   cbz x17, pinion_dlsym_goes_on
   mov x0, x16
   ret
   .cfi_endproc
-  .size pinion_verbs_dlsym, . - pinion_verbs_dlsym
+  .size pinion_asked_dlsym, . - pinion_asked_dlsym
 
   .type dlvsym, %function
   .p2align 4
@@ -102,8 +107,14 @@ dlvsym:
   .cfi_startproc
   ldrb w16, [x1]
   cmp w16, #'i'
+  b.eq 3f
+  cmp w16, #'c'
   b.ne 1f
-  ask pinion_verbs_lookup
+  ldrb w16, [x1, #1]
+  cmp w16, #'u'
+  b.ne 1f
+3:
+  ask pinion_lookup
   restore_arguments
   cbz x17, 1f
   mov x0, x16

@@ -1,36 +1,68 @@
-#include "intercept/mpi/visible_names.h"
+#include "intercept/visible_names.h"
 
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
-#include <utility>
-
+#include "intercept/cuda/calls.h"
 #include "intercept/elf_object.h"
 #include "intercept/mpi/entries.h"
 #include "monitor/system_call.h"
 
 extern "C" {
 [[gnu::visibility("hidden")]] extern char pinion_mpi_first_entry[], pinion_mpi_resolvers[];
+[[gnu::visibility("hidden")]] extern char pinion_cuda_first_entry[], pinion_cuda_resolvers[];
 }
 
-namespace pinion::mpi {
+namespace pinion {
 
 namespace {
 
-constexpr std::size_t kNames =
+constexpr std::size_t kMpiNames =
 #include "entry_count.inc"
     ;
 constexpr std::size_t kStride = 16;  ///< of entries and resolvers (entries.S)
 
-/// The program's constructors run: everything is relocated, and libc may be called.
-bool g_started = false;
+/// The names of one library. Addresses are computed where they are used: no table of them is relocated yet.
+template <NamesOf library>
+struct Names;
 
+template <>
+struct Names<NamesOf::mpi> {
+  static constexpr std::size_t kCount = kMpiNames;
+  static ElfW(Addr) entries() { return reinterpret_cast<ElfW(Addr)>(pinion_mpi_first_entry); }
+  static ElfW(Addr) resolvers() { return reinterpret_cast<ElfW(Addr)>(pinion_mpi_resolvers); }
+  /// Whether it decides that the library is there.
+  static bool tells(const char* name) { return is_same(name, "PMPI_Init"); }
+};
+
+template <>
+struct Names<NamesOf::cuda> {
+  static constexpr std::size_t kCount = cuda::kCallCount;
+  static ElfW(Addr) entries() { return reinterpret_cast<ElfW(Addr)>(pinion_cuda_first_entry); }
+  static ElfW(Addr) resolvers() { return reinterpret_cast<ElfW(Addr)>(pinion_cuda_resolvers); }
+  static bool tells(const char*) { return true; }
+};
+
+template <NamesOf library>
 ElfW(Addr) entry_at(std::size_t i) {
-  return reinterpret_cast<ElfW(Addr)>(pinion_mpi_first_entry) + i * kStride;
+  return Names<library>::entries() + i * kStride;
 }
 
-/// kNames or more for an address outside of the entries.
-std::size_t index_of(ElfW(Addr) address) { return (address - entry_at(0)) / kStride; }
+/// The number of names or more for an address outside of the entries.
+template <NamesOf library>
+std::size_t index_of(ElfW(Addr) address) {
+  return (address - entry_at<library>(0)) / kStride;
+}
+
+/// Whether some other object defines the name.
+template <NamesOf library>
+bool is_present[Names<library>::kCount];
+/// The library was still missing when the preload was relocated.
+template <NamesOf library>
+bool is_late = false;
+
+/// The program's constructors run: everything is relocated, and libc may be called.
+bool g_started = false;
 
 // ---- while the preload is relocated: nothing is called through the dynamic linker's tables ----
 
@@ -74,62 +106,75 @@ void set_to_null(ElfW(Addr) base, ElfW(Addr) * slot) {
   if (read_only) protect(slot, slot + 1, PROT_READ);
 }
 
-/// Whether some other object defines the name.
-bool is_present[kNames];
-/// MPI was still missing when the preload was relocated.
-bool g_late = false;
-
-template <class F>
+template <NamesOf library, class F>
 void for_each_own_symbol(F f) {
   const ElfW(Addr) base = own_base();
   const ElfObject own(base, _DYNAMIC);
   own.for_each_definition([&](ElfW(Sym) * symbol) {
-    const std::size_t i = index_of(base + symbol->st_value);
-    if (i < kNames) f(symbol, i, own.name_of(*symbol), base);
+    const std::size_t i = index_of<library>(base + symbol->st_value);
+    if (i < Names<library>::kCount) f(symbol, i, own.name_of(*symbol), base);
   });
 }
 
+struct Symbols {
+  ElfW(Sym) * first = nullptr;
+  ElfW(Sym) * last = nullptr;
+};
+
 /// The first and the last of our symbols, after looking which of their names other objects define.
-std::pair<ElfW(Sym) *, ElfW(Sym) *> look_at_names() {
+template <NamesOf library>
+Symbols look_at_names() {
+  constexpr std::size_t kNames = Names<library>::kCount;
   static SymbolName names[kNames];
-  ElfW(Sym)* first = nullptr, *last = nullptr;
-  for_each_own_symbol([&](ElfW(Sym) * symbol, std::size_t i, const char* text, ElfW(Addr)) {
+  Symbols ours;
+  for_each_own_symbol<library>([&](ElfW(Sym) * symbol, std::size_t i, const char* text, ElfW(Addr)) {
     names[i] = SymbolName(text);
-    if (!first || symbol < first) first = symbol;
-    if (symbol > last) last = symbol;
+    if (!ours.first || symbol < ours.first) ours.first = symbol;
+    if (symbol > ours.last) ours.last = symbol;
   });
   for_each_other_object([&](const ElfObject& object, ElfW(Addr)) {
     for (std::size_t i = 0; i < kNames; ++i)
-      if (!is_present[i] && names[i].text) is_present[i] = object.defines(names[i]);
+      if (!is_present<library>[i] && names[i].text) is_present<library>[i] = object.defines(names[i]);
   });
-  g_late = true;
   for (std::size_t i = 0; i < kNames; ++i)
-    if (is_present[i] && is_same(names[i].text, "PMPI_Init")) g_late = false;
-  return {first, last};
+    if (names[i].text && !is_present<library>[i] && Names<library>::tells(names[i].text))
+      is_late<library> = true;
+  return ours;
 }
 
-void write_symbols(ElfW(Sym) * first, ElfW(Sym) * last) {
-  if (!protect(first, last + 1, PROT_READ | PROT_WRITE)) return;
-  for_each_own_symbol([&](ElfW(Sym) * symbol, std::size_t i, const char*, ElfW(Addr) base) {
-    if (g_late) {
+template <NamesOf library>
+void write_symbols(const Symbols& ours) {
+  if (!protect(ours.first, ours.last + 1, PROT_READ | PROT_WRITE)) return;
+  for_each_own_symbol<library>([&](ElfW(Sym) * symbol, std::size_t i, const char*, ElfW(Addr) base) {
+    if (is_late<library>) {
       symbol->st_info = ELF64_ST_INFO(ELF64_ST_BIND(symbol->st_info), STT_GNU_IFUNC);
-      symbol->st_value = reinterpret_cast<ElfW(Addr)>(pinion_mpi_resolvers) + i * kStride - base;
-    } else if (!is_present[i]) {
+      symbol->st_value = Names<library>::resolvers() + i * kStride - base;
+    } else if (!is_present<library>[i]) {
       symbol->st_value = 0;  // as good as undefined
     }
   });
-  protect(first, last + 1, PROT_READ);
+  protect(ours.first, ours.last + 1, PROT_READ);
 }
 
 /// Sets weak references to missing names to null, in objects that are relocated before the preload.
+template <NamesOf library>
 void clear_weak_references() {
   for_each_other_object([&](const ElfObject& object, ElfW(Addr) base) {
     if (base == 0) return;  // the program itself, which is relocated last
     object.for_each_slot([&](ElfW(Addr) * slot, ElfW(Addr) addend, const ElfW(Sym) & symbol) {
-      const std::size_t i = index_of(*slot - addend);
-      if (i < kNames && !is_present[i] && ELF64_ST_BIND(symbol.st_info) == STB_WEAK) set_to_null(base, slot);
+      const std::size_t i = index_of<library>(*slot - addend);
+      if (i < Names<library>::kCount && !is_present<library>[i] && ELF64_ST_BIND(symbol.st_info) == STB_WEAK)
+        set_to_null(base, slot);
     });
   });
+}
+
+template <NamesOf library>
+void write_names() {
+  const Symbols ours = look_at_names<library>();
+  if (!ours.first) return;
+  write_symbols<library>(ours);
+  clear_weak_references<library>();
 }
 
 [[gnu::constructor]] void start() { g_started = true; }
@@ -162,30 +207,29 @@ bool is_defined(const SymbolName& name) {
 
 }  // namespace
 
-bool is_missing(std::size_t entry) { return g_late && !is_defined(SymbolName(kEntryNames[entry])); }
-
-std::size_t entry_index(const char* name) {
-  std::size_t i = 0;
-  while (i < kEntryCount && !is_same(kEntryNames[i], name)) ++i;
-  return i;
+bool is_missing(NamesOf library, const char* name) {
+  const bool late = library == NamesOf::mpi ? is_late<NamesOf::mpi> : is_late<NamesOf::cuda>;
+  return late && !is_defined(SymbolName(name));
 }
 
 extern "C" {
 
-/// Called once, while the preload is relocated (entries.S).
-[[gnu::visibility("hidden"), gnu::used]] void* pinion_mpi_write_names() {
-  const auto [first, last] = look_at_names();
-  if (first) {
-    write_symbols(first, last);
-    clear_weak_references();
-  }
+/// Called once, while the preload is relocated (mpi/entries.S).
+[[gnu::visibility("hidden"), gnu::used]] void* pinion_write_names() {
+  write_names<NamesOf::mpi>();
+  write_names<NamesOf::cuda>();
   return pinion_mpi_first_entry;
 }
 
-/// The target of a name that is bound now, in a program that is not linked with MPI.
+/// The target of a name that is bound now, in a program that is not linked with the library.
 [[gnu::visibility("hidden"), gnu::used]] void* pinion_mpi_resolve(std::size_t entry) {
-  return is_missing(entry) ? nullptr : reinterpret_cast<void*>(entry_at(entry));
+  if (is_missing(NamesOf::mpi, mpi::kEntryNames[entry])) return nullptr;
+  return reinterpret_cast<void*>(entry_at<NamesOf::mpi>(entry));
+}
+[[gnu::visibility("hidden"), gnu::used]] void* pinion_cuda_resolve(std::size_t entry) {
+  if (is_missing(NamesOf::cuda, cuda::kCallNames[entry])) return nullptr;
+  return reinterpret_cast<void*>(entry_at<NamesOf::cuda>(entry));
 }
 }
 
-}  // namespace pinion::mpi
+}  // namespace pinion
