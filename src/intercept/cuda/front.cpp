@@ -1,17 +1,224 @@
 #include "intercept/cuda/front.h"
 
+#include <time.h>
+
+#include <atomic>
+#include <optional>
+
+#include "base/clock.h"
+#include "base/warning.h"
+#include "device/cuda/host_ranges.h"
+#include "engine/copy_counters.h"
+#include "intercept/cuda/buffer_history.h"
+#include "intercept/cuda/driver.h"
+#include "intercept/cuda/end_of_copy.h"
+#include "intercept/cuda/registrations.h"
+#include "intercept/cuda/shadow.h"
+#include "intercept/cuda/staged_copy.h"
+#include "intercept/cuda/submission_gate.h"
+#include "monitor/memory_events.h"
+
 namespace pinion::cuda {
 
-Result copy(const LinearCopy& copy, const EntryFrame&, FunctionRef<Result(void* host)> plain) {
-  return plain(copy.host);
+namespace {
+
+using Plain = FunctionRef<Result(void* host)>;
+
+/// Smaller copies gain nothing: a single plain one is faster than a registered one (docs/gpu-driver.md).
+constexpr std::size_t kLeastUse = std::size_t{64} << 10;
+/// Smaller copies gain little by three threads and a ring.
+constexpr std::size_t kLeastStaged = std::size_t{512} << 10;
+/// An asynchronous copy to the GPU of up to so many bytes returns before the stream has come to it: its bytes
+/// have been read. So a program may gate the stream, and open it after the call.
+constexpr std::size_t kReadAtOnce = std::size_t{2} << 20;
+/// A buffer that is copied for the third time is taken for one that stays.
+constexpr unsigned kProvenUses = 3;
+
+/// A context of our own takes half a GiB of GPU memory: it is made once so many bytes were copied.
+constexpr std::uint64_t kWorthAContext = std::uint64_t{256} << 20;
+
+constinit BufferHistory g_history;
+constinit std::atomic<std::uint64_t> g_copied{0};
+
+void nap() {
+  const timespec time{0, 50'000};
+  ::nanosleep(&time, nullptr);
 }
 
-Result pass(std::span<const Range>, FunctionRef<Result()> plain) { return plain(); }
+/// Whether the program relies on the function to return before the stream has come to the copy.
+bool returns_at_once(const LinearCopy& copy) {
+  return copy.async && copy.direction == Direction::to_device && copy.bytes <= kReadAtOnce;
+}
 
-Result pass_for_good(std::span<const Range>, FunctionRef<Result()> plain) { return plain(); }
+/// Ranges that are closed to registration while a call is in the driver.
+class Closed {
+ public:
+  explicit Closed(std::span<const Range> ranges) : ranges_(ranges), closed_(host_ranges().close(ranges)) {}
+  ~Closed() {
+    if (closed_) host_ranges().open(ranges_);
+  }
+  Closed(const Closed&) = delete;
+  Closed& operator=(const Closed&) = delete;
+  explicit operator bool() const { return closed_; }
 
-Result pass_until_done(std::span<const Range>, Stream, FunctionRef<Result()> plain) { return plain(); }
+ private:
+  const std::span<const Range> ranges_;
+  const bool closed_;
+};
 
-void unknown_copy(const char*) {}
+/// The driver gets other memory in place of the program's, of the same kind.
+Result shadowed(const LinearCopy& copy, Plain plain) {
+  Shadow shadow(copy.bytes);
+  if (!shadow) return kOutOfMemory;
+  if (copy.direction == Direction::to_device) {
+    shadow.read_from(copy.host);
+    return plain(shadow.memory());
+  }
+  const Result result = plain(shadow.memory());  // waits, asynchronous or not
+  if (result == kSuccess) shadow.write_to(copy.host);
+  return result;
+}
+
+/// Makes the call on a lease, and waits for the copy. Nothing: it cannot be awaited, and nothing has
+/// happened.
+std::optional<Result> registered(const LinearCopy& copy, Plain plain) {
+  // The driver itself waits for a synchronous copy of registered memory.
+  if (!copy.async) return plain(copy.host);
+  EndOfCopy end(driver());
+  if (!end.ready()) return {};
+  const Result result = plain(copy.host);
+  return result == kSuccess ? end.wait(copy.stream) : result;
+}
+
+/// Like registered(), for a copy whose call returns at once: only in a stream that nothing can hold back.
+/// Nothing: the stream is busy, and nothing has happened.
+std::optional<Result> registered_if_idle(const LinearCopy& copy, Plain plain) {
+  EndOfCopy end(driver());
+  const SubmissionGate::Exclusive alone(submission_gate(), driver(), copy.stream, current_context(driver()));
+  if (!alone.held() || !end.ready() || !is_idle(driver(), copy.stream)) return {};
+  const Result result = plain(copy.host);
+  return result == kSuccess ? end.wait(copy.stream) : result;
+}
+
+/// Makes a linear copy of pageable memory.
+Result plain_copy(const LinearCopy& copy, const EntryFrame& entry, Plain plain) {
+  const Range range = copy.range();
+  for (bool again : {true, false}) {
+    if (const Closed closed({&range, 1}); closed) return plain(copy.host);
+    Registrations* const registrations = Registrations::started();
+    if (!again || registrations == nullptr) break;
+    Use use;
+    if (!returns_at_once(copy) && can_wait(driver(), copy.stream) &&
+        registrations->try_lease(copy, entry, use))
+      if (const auto result = registered(copy, plain)) return *result;
+    use.end();
+    // A region that contains a small copy serves others, and goes on to do so.
+    const auto around = host_ranges().registration_of(range.begin);
+    if (around && around->contains(range) && (copy.bytes < kLeastUse || returns_at_once(copy))) break;
+    registrations->let_go(range);
+  }
+  return shadowed(copy, plain);
+}
+
+/// Finds or makes a registration for the copy, where that pays. False: the use is recorded.
+bool find_lease(Registrations& registrations, const LinearCopy& copy, const EntryFrame& entry, Use& use) {
+  const Range range = copy.range();
+  if (registrations.registers()) {
+    if (registrations.try_lease(copy, entry, use)) return true;
+    const bool proven = g_history.used(range) >= kProvenUses || registrations.registers_at_once();
+    const bool pays = g_copied.fetch_add(copy.bytes, std::memory_order_relaxed) >= kWorthAContext && proven;
+    if (pays && registrations.has_room(range) && is_pageable(driver(), copy.host) &&
+        registrations.can_register())
+      return registrations.lease(copy, entry, use);
+  }
+  registrations.record(copy, entry, use);
+  return false;
+}
+
+void watch_memory() {
+  static const Error refused = memory_events::add(g_history);
+  static_cast<void>(refused);  // each buffer then counts as one that stays
+}
+
+/// Counts a copy from call to return, where the call returns no sooner than the copy is done.
+class Counted {
+ public:
+  explicit Counted(const LinearCopy& copy) : copy_(copy) {}
+  Result as(runlog::CopyWay way, Result result) const {
+    if (result == kSuccess)
+      copy_counters().add(copy_.direction == Direction::to_device, way, copy_.bytes,
+                          monotonic_now() - begin_);
+    return result;
+  }
+
+ private:
+  const LinearCopy& copy_;
+  const Time begin_ = monotonic_now();
+};
+
+/// Makes a copy that is large enough to gain.
+Result large_copy(Registrations& registrations, const LinearCopy& copy, const EntryFrame& entry,
+                  Plain plain) {
+  using runlog::CopyWay;
+  const Counted counted(copy);
+  watch_memory();
+  Use use;
+  if (!registrations.acts() || !can_wait(driver(), copy.stream)) {
+    registrations.record(copy, entry, use);
+  } else {
+    if (find_lease(registrations, copy, entry, use))
+      if (const auto result =
+              returns_at_once(copy) ? registered_if_idle(copy, plain) : registered(copy, plain))
+        return counted.as(CopyWay::registered, *result);
+    if (copy.bytes >= kLeastStaged && !returns_at_once(copy))
+      if (const auto result = staged_copy(driver(), copy)) return *result;
+  }
+  const Result result = plain_copy(copy, entry, plain);
+  return returns_at_once(copy) ? result : counted.as(CopyWay::plain, result);
+}
+
+}  // namespace
+
+Result copy(const LinearCopy& copy, const EntryFrame& entry, Plain plain) {
+  // A copy that a graph takes up is made at each of its launches.
+  const Range range = copy.range();
+  if (copy.async && is_capturing(driver(), copy.stream))
+    return pass_for_good({&range, 1}, [&] { return plain(copy.host); });
+  Registrations* const registrations = copy.bytes < kLeastUse ? nullptr : Registrations::running();
+  return registrations != nullptr ? large_copy(*registrations, copy, entry, plain)
+                                  : plain_copy(copy, entry, plain);
+}
+
+Result pass(std::span<const Range> ranges, FunctionRef<Result()> plain) {
+  for (;;) {
+    if (const Closed closed(ranges); closed) return plain();
+    Registrations* const registrations = Registrations::started();
+    // In a callback of the driver's the call fails, as it does without us.
+    if (registrations == nullptr || is_in_callback(driver())) return plain();
+    for (const Range& range : ranges) registrations->let_go(range);
+    if (const Closed closed(ranges); closed) return plain();
+    nap();  // another thread's copy has a lease, or the helper is at a region
+  }
+}
+
+Result pass_for_good(std::span<const Range> ranges, FunctionRef<Result()> plain) {
+  return pass(ranges, [&] {
+    for (const Range& range : ranges) host_ranges().bar(range);
+    return plain();
+  });
+}
+
+Result pass_until_done(std::span<const Range> ranges, Stream, FunctionRef<Result()> plain) {
+  // Nothing tells when the driver has read the last source: waiting could hold the program up for ever.
+  return pass_for_good(ranges, plain);
+}
+
+void unknown_copy(const char* name) {
+  Registrations* const registrations = Registrations::running();
+  if (registrations == nullptr || !registrations->registers()) return;
+  registrations->stop_registering();
+  warn("the program may call %s, which this version does not know: copies are staged, never registered",
+       name);
+}
 
 }  // namespace pinion::cuda

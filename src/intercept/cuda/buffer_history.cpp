@@ -1,0 +1,30 @@
+#include "intercept/cuda/buffer_history.h"
+
+#include "base/mix.h"
+
+namespace pinion::cuda {
+
+unsigned BufferHistory::used(Range range) {
+  Slot& slot = slots_[mix(0, range.begin) % slots_.size()];
+  constexpr auto relaxed = std::memory_order_relaxed;
+  if (slot.begin.load(relaxed) == range.begin && slot.end.load(relaxed) == range.end)
+    return slot.uses.fetch_add(1, relaxed) + 1;
+  slot.end.store(0, relaxed);
+  slot.begin.store(range.begin, relaxed);
+  slot.uses.store(1, relaxed);
+  slot.end.store(range.end, relaxed);
+  return 1;
+}
+
+Answer BufferHistory::changing(const MemoryChange& change) {
+  if (change.kind != ChangeKind::rights) forget(change.range);
+  return Answer::proceed;
+}
+
+void BufferHistory::forget(Range range) {
+  constexpr auto relaxed = std::memory_order_relaxed;
+  for (Slot& slot : slots_)
+    if (range.overlaps({slot.begin.load(relaxed), slot.end.load(relaxed)})) slot.end.store(0, relaxed);
+}
+
+}  // namespace pinion::cuda

@@ -1,0 +1,37 @@
+// How often each large buffer was copied, since its memory last changed: registration pays only where a
+// buffer is used again and again. Fresh memory at an old address is a new buffer.
+//
+// Owns a table of fixed size; a new buffer takes the place of another one, whose uses are then counted anew.
+// used(): any thread, outside of hooks. The sink's functions: hooks. Lock-free; counts that race are lost,
+// which costs speed alone.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <cstdint>
+
+#include "base/range.h"
+#include "monitor/memory_sink.h"
+
+namespace pinion::cuda {
+
+class BufferHistory final : public MemorySink {
+ public:
+  /// Counts a use of exactly this range; returns the number of its uses so far.
+  unsigned used(Range range);
+
+  Answer changing(const MemoryChange& change) override;
+  void appeared(Range range) override { forget(range); }
+
+ private:
+  struct Slot {
+    std::atomic<Address> begin{0}, end{0};  ///< end 0: free
+    std::atomic<unsigned> uses{0};
+  };
+
+  void forget(Range range);
+
+  std::array<Slot, 256> slots_;
+};
+
+}  // namespace pinion::cuda

@@ -1,0 +1,74 @@
+#include "intercept/cuda/end_of_copy.h"
+
+#include <sched.h>
+
+#include "base/clock.h"
+
+namespace pinion::cuda {
+
+namespace {
+
+/// So long a wait asks again and again: a blocking wait wakes some 15 us late.
+constexpr Duration kSpin = 100 * kMicrosecond;
+
+}  // namespace
+
+EndOfCopy::EndOfCopy(const Driver& driver) : driver_(driver) {
+  if (driver_.event_create(&event_, kEventBlocking | kEventNoTiming) != kSuccess) event_ = nullptr;
+}
+
+EndOfCopy::~EndOfCopy() {
+  if (event_ != nullptr) driver_.event_destroy(event_);
+}
+
+Result EndOfCopy::wait(Stream stream) {
+  const RelaxedCapture relaxed(driver_);
+  // Without the event the whole stream is awaited: the copy may be under way.
+  const bool recorded = driver_.event_record(event_, stream) == kSuccess;
+  const Time until = monotonic_now() + kSpin;
+  for (;;) {
+    const Result result = recorded ? driver_.event_query(event_) : driver_.stream_query(stream);
+    if (result != kNotReady) return result;
+    if (monotonic_now() < until) continue;
+    if (recorded) return driver_.event_synchronize(event_);
+    ::sched_yield();
+  }
+}
+
+Context current_context(const Driver& driver) {
+  Context current = nullptr;
+  return driver.context_current(&current) == kSuccess ? current : nullptr;
+}
+
+bool can_wait(const Driver& driver, Stream stream) {
+  const Context current = current_context(driver);
+  if (current == nullptr) return false;
+  Context streams = nullptr;
+  if (stream == kLegacyStream || stream == kThreadStream) return true;
+  return driver.stream_context(stream, &streams) == kSuccess && streams == current;
+}
+
+bool is_capturing(const Driver& driver, Stream stream) {
+  int status = kCaptureNone;
+  return driver.stream_is_capturing(stream, &status) != kSuccess || status != kCaptureNone;
+}
+
+bool is_idle(const Driver& driver, Stream stream) {
+  const RelaxedCapture relaxed(driver);
+  return driver.stream_query(stream) == kSuccess;
+}
+
+bool is_in_callback(const Driver& driver) {
+  Event event = nullptr;
+  const Result result = driver.event_create(&event, kEventNoTiming);
+  if (result == kSuccess) driver.event_destroy(event);
+  return result == kNotPermitted;
+}
+
+bool is_pageable(const Driver& driver, const void* host) {
+  unsigned type = 0;
+  const auto address = reinterpret_cast<DevicePointer>(host);
+  return driver.pointer_attribute(&type, kAttributeMemoryType, address) == kInvalidValue;
+}
+
+}  // namespace pinion::cuda

@@ -1,0 +1,41 @@
+// Waits for a copy that is in a stream: by an event of our own, recorded directly behind it, because the
+// program may have put more work into the stream since. And what the front asks a stream beforehand.
+//
+// The functions are for any thread of the program; they leave its captures valid. An EndOfCopy belongs to one
+// thread and one copy.
+#pragma once
+
+#include "device/cuda/driver_api.h"
+
+namespace pinion::cuda {
+
+class EndOfCopy {
+ public:
+  explicit EndOfCopy(const Driver& driver);
+  ~EndOfCopy();
+  EndOfCopy(const EndOfCopy&) = delete;
+  EndOfCopy& operator=(const EndOfCopy&) = delete;
+
+  /// False: there is no event, so that the copy must not be made.
+  bool ready() const { return event_ != nullptr; }
+  /// Waits until what was put into the stream so far is done; returns its result.
+  [[nodiscard]] Result wait(Stream stream);
+
+ private:
+  const Driver& driver_;
+  Event event_ = nullptr;
+};
+
+/// Null: the thread has none.
+Context current_context(const Driver& driver);
+/// Whether the front may record and await an event in the stream: its context is the current one.
+bool can_wait(const Driver& driver, Stream stream);
+bool is_capturing(const Driver& driver, Stream stream);
+/// Whether all work of the stream is done.
+bool is_idle(const Driver& driver, Stream stream);
+/// Whether the thread runs a callback of the driver's, where most calls are forbidden.
+bool is_in_callback(const Driver& driver);
+/// Whether the driver knows nothing of the memory: neither pinned, nor managed, nor on a device.
+bool is_pageable(const Driver& driver, const void* host);
+
+}  // namespace pinion::cuda

@@ -1,0 +1,303 @@
+// The laws of the front for CUDA, from outside: an ordinary user of the driver, linked with the made-up one,
+// under the preload (CMakeLists.txt sets LD_PRELOAD). Contents move through the pages that were pinned, so
+// that a stale registration shows wrong bytes.
+#include <gtest/gtest.h>
+#include <sys/mman.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <thread>
+#include <vector>
+
+#include "device/cuda/driver_api.h"
+#include "support/made_up_cuda/made_up_cuda.h"
+
+using namespace pinion::cuda;
+
+extern "C" {
+Result cuInit(unsigned);
+Result cuDevicePrimaryCtxRetain(Context*, Ordinal);
+Result cuDevicePrimaryCtxReset_v2(Ordinal);
+Result cuCtxSetCurrent(Context);
+Result cuMemAlloc_v2(DevicePointer*, std::size_t);
+Result cuMemcpyHtoD_v2(DevicePointer, const void*, std::size_t);
+Result cuMemcpyDtoH_v2(void*, DevicePointer, std::size_t);
+Result cuMemcpyHtoDAsync_v2(DevicePointer, const void*, std::size_t, Stream);
+Result cuMemcpyDtoHAsync_v2(void*, DevicePointer, std::size_t, Stream);
+Result cuMemHostRegister_v2(void*, std::size_t, unsigned);
+Result cuMemHostUnregister(void*);
+Result cuPointerGetAttribute(void*, int, DevicePointer);
+Result cuStreamCreate(Stream*, unsigned);
+Result cuStreamSynchronize(Stream);
+Result cuStreamBeginCapture_v2(Stream, int);
+Result cuStreamEndCapture(Stream, void**);
+Result cuGraphInstantiateWithFlags(void**, void*, unsigned long long);
+Result cuGraphLaunch(void*, Stream);
+Result cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream,
+                      void**, void**);
+}
+
+namespace {
+
+constexpr std::size_t kMiB = std::size_t{1} << 20;
+
+/// Pages of their own, which never move.
+class Memory {
+ public:
+  explicit Memory(std::size_t bytes) : bytes_(bytes) { map(nullptr, 0); }
+  ~Memory() { ::munmap(data_, bytes_); }
+  Memory(const Memory&) = delete;
+  Memory& operator=(const Memory&) = delete;
+
+  char* data() const { return data_; }
+  std::size_t bytes() const { return bytes_; }
+  void fill(int value) { std::memset(data_, value, bytes_); }
+  bool holds(int value) const { return holds(data_, bytes_, value); }
+  /// Fresh memory takes the place of the old.
+  void remap() {
+    ::munmap(data_, bytes_);
+    map(data_, MAP_FIXED);
+  }
+  static bool holds(const void* at, std::size_t bytes, int value) {
+    const auto* const first = static_cast<const char*>(at);
+    return first[0] == static_cast<char>(value) && std::memcmp(first, first + 1, bytes - 1) == 0;
+  }
+
+ private:
+  void map(void* at, int flags) {
+    void* const got = ::mmap(at, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    ASSERT_NE(got, MAP_FAILED);
+    data_ = static_cast<char*>(got);
+  }
+  const std::size_t bytes_;
+  char* data_ = nullptr;
+};
+
+class CudaLaws : public testing::Test {
+ protected:
+  static constexpr std::size_t kBytes = 8 * kMiB;
+
+  void SetUp() override {
+    if (std::getenv("LD_PRELOAD") == nullptr) GTEST_SKIP() << "needs the preload";
+    if (!madeUpPins()) GTEST_SKIP() << "needs io_uring to pin pages";
+    ASSERT_EQ(cuInit(0), kSuccess);
+    ASSERT_EQ(cuDevicePrimaryCtxRetain(&context_, 0), kSuccess);
+    ASSERT_EQ(cuCtxSetCurrent(context_), kSuccess);
+    madeUpSetFreeMemory(std::size_t{64} << 30);
+    ASSERT_EQ(cuMemAlloc_v2(&device_, 2 * kBytes), kSuccess);
+    ASSERT_EQ(cuStreamCreate(&stream_, 1), kSuccess);
+  }
+
+  /// Copies the memory until it is registered. False: it never is.
+  bool register_by_use(Memory& memory) {
+    for (int i = 0; i < 400; ++i) {
+      memory.fill(i % 100);
+      EXPECT_EQ(cuMemcpyHtoD_v2(device_, memory.data(), memory.bytes()), kSuccess);
+      EXPECT_TRUE(Memory::holds(madeUpDeviceBytes(device_), memory.bytes(), i % 100));
+      if (is_registered(memory.data())) return true;
+      ::usleep(1000);
+    }
+    return false;
+  }
+  static bool is_registered(const void* at) {
+    const void* begin = nullptr;
+    std::size_t bytes = 0;
+    return madeUpRegistration(at, &begin, &bytes) != 0;
+  }
+  bool device_holds(std::size_t bytes, int value) const {
+    return Memory::holds(madeUpDeviceBytes(device_), bytes, value);
+  }
+
+  Context context_ = nullptr;
+  DevicePointer device_ = 0;
+  Stream stream_ = nullptr;
+};
+
+TEST_F(CudaLaws, ABufferThatIsCopiedAgainAndAgainIsRegistered) {
+  Memory memory(kBytes);
+  ASSERT_TRUE(register_by_use(memory));
+  const void* begin = nullptr;
+  std::size_t bytes = 0;
+  ASSERT_TRUE(madeUpRegistration(memory.data() + 100, &begin, &bytes));
+  EXPECT_EQ(begin, memory.data());
+  EXPECT_EQ(bytes, kBytes);
+}
+
+TEST_F(CudaLaws, FreshMemoryAtARegisteredAddressIsCopiedAsItIs) {
+  Memory memory(kBytes);
+  ASSERT_TRUE(register_by_use(memory));
+  for (int value = 1; value < 20; ++value) {
+    memory.remap();
+    memory.fill(value);
+    ASSERT_EQ(cuMemcpyHtoD_v2(device_, memory.data(), kBytes), kSuccess);
+    ASSERT_TRUE(device_holds(kBytes, value)) << value;
+    memory.fill(0);
+    ASSERT_EQ(cuMemcpyDtoHAsync_v2(memory.data(), device_, kBytes, stream_), kSuccess);
+    ASSERT_TRUE(memory.holds(value)) << value;
+  }
+}
+
+TEST_F(CudaLaws, ACopyBeyondARegistrationWorksAsWithoutIt) {
+  Memory memory(2 * kBytes);
+  Memory other(kBytes);
+  ASSERT_TRUE(register_by_use(other));
+  memory.fill(3);
+  for (int i = 0; i < 60; ++i) ASSERT_EQ(cuMemcpyHtoD_v2(device_, memory.data() + kMiB, kBytes), kSuccess);
+  EXPECT_TRUE(is_registered(memory.data() + kMiB));
+  // From within it beyond its end, from before it into it, over all of it; and small ones.
+  const std::size_t places[][2] = {
+      {2 * kMiB, kBytes}, {0, kBytes}, {0, 2 * kBytes}, {kBytes + kMiB - 8, 16}, {kMiB - 8, 16}};
+  int value = 10;
+  for (const auto& [at, bytes] : places) {
+    memory.fill(++value);
+    EXPECT_EQ(cuMemcpyHtoD_v2(device_, memory.data() + at, bytes), kSuccess) << at;
+    EXPECT_TRUE(device_holds(bytes, value)) << at;
+    std::memset(memory.data() + at, 0, bytes);
+    EXPECT_EQ(cuMemcpyDtoHAsync_v2(memory.data() + at, device_, bytes, stream_), kSuccess) << at;
+    EXPECT_TRUE(Memory::holds(memory.data() + at, bytes, value)) << at;
+  }
+}
+
+TEST_F(CudaLaws, AnAsynchronousCopyReturnsFromAGatedStreamWithItsBytesRead) {
+  Memory memory(kBytes);
+  ASSERT_TRUE(register_by_use(memory));
+  for (const std::size_t bytes : {std::size_t{4096}, 64 * std::size_t{1024}, kMiB, 2 * kMiB}) {
+    memory.fill(7);
+    ASSERT_EQ(madeUpCloseGate(stream_), 0);
+    ASSERT_EQ(cuMemcpyHtoDAsync_v2(device_, memory.data(), bytes, stream_), kSuccess);
+    memory.fill(9);  // the program may overwrite it now
+    ASSERT_EQ(madeUpOpenGate(stream_), 0);
+    ASSERT_EQ(cuStreamSynchronize(stream_), kSuccess);
+    EXPECT_TRUE(device_holds(bytes, 7)) << bytes;
+  }
+}
+
+TEST_F(CudaLaws, ALargeAsynchronousCopyHasReadItsBytesWhenItReturns) {
+  Memory memory(kBytes);
+  ASSERT_TRUE(register_by_use(memory));
+  for (int value = 1; value < 10; ++value) {
+    memory.fill(value);
+    ASSERT_EQ(cuMemcpyHtoDAsync_v2(device_, memory.data(), kBytes, stream_), kSuccess);
+    memory.fill(100);
+    ASSERT_EQ(cuStreamSynchronize(stream_), kSuccess);
+    ASSERT_TRUE(device_holds(kBytes, value));
+  }
+}
+
+TEST_F(CudaLaws, RegisteredMemoryLooksAsWithoutUs) {
+  Memory memory(kBytes);
+  ASSERT_TRUE(register_by_use(memory));
+  unsigned type = 99;
+  const auto address = reinterpret_cast<DevicePointer>(memory.data());
+  EXPECT_EQ(cuPointerGetAttribute(&type, kAttributeMemoryType, address), kInvalidValue);
+  EXPECT_EQ(cuMemHostUnregister(memory.data()), kNotRegistered);
+  EXPECT_TRUE(is_registered(memory.data()));
+  EXPECT_EQ(cuMemHostRegister_v2(memory.data(), kBytes, 1), kSuccess);
+  EXPECT_EQ(cuPointerGetAttribute(&type, kAttributeMemoryType, address), kSuccess);
+  EXPECT_EQ(type, kMemoryTypeHost);
+  memory.fill(5);
+  EXPECT_EQ(cuMemcpyHtoD_v2(device_, memory.data(), kBytes), kSuccess);
+  EXPECT_TRUE(device_holds(kBytes, 5));
+  EXPECT_EQ(cuMemHostUnregister(memory.data()), kSuccess);
+  EXPECT_EQ(cuMemHostUnregister(memory.data()), kNotRegistered);
+}
+
+TEST_F(CudaLaws, ACapturedCopyReadsPlainMemoryAtEachLaunch) {
+  Memory memory(kBytes);
+  ASSERT_TRUE(register_by_use(memory));
+  ASSERT_EQ(cuStreamBeginCapture_v2(stream_, kCaptureGlobal), kSuccess);
+  EXPECT_EQ(cuMemcpyHtoDAsync_v2(device_, memory.data(), kMiB, stream_), kSuccess);
+  void* graph = nullptr;
+  ASSERT_EQ(cuStreamEndCapture(stream_, &graph), kSuccess);
+  EXPECT_FALSE(is_registered(memory.data()));
+  void* launched = nullptr;
+  ASSERT_EQ(cuGraphInstantiateWithFlags(&launched, graph, 0), kSuccess);
+  for (int value = 1; value < 50; ++value) {
+    memory.fill(value);
+    ASSERT_EQ(cuMemcpyHtoD_v2(device_ + kBytes, memory.data(), kBytes), kSuccess);
+    ASSERT_EQ(cuGraphLaunch(launched, stream_), kSuccess);
+    ASSERT_EQ(cuStreamSynchronize(stream_), kSuccess);
+    ASSERT_TRUE(device_holds(kMiB, value));
+  }
+  EXPECT_FALSE(is_registered(memory.data())) << "a graph may read it at any time";
+}
+
+TEST_F(CudaLaws, AChildOfAForkSeesTheMemoryAndTheParentGoesOn) {
+  Memory memory(kBytes);
+  ASSERT_TRUE(register_by_use(memory));
+  memory.fill(11);
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) ::_exit(memory.holds(11) ? 0 : 1);
+  memory.fill(12);  // breaks the sharing of pages with the child
+  int status = -1;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
+  ASSERT_EQ(cuMemcpyHtoD_v2(device_, memory.data(), kBytes), kSuccess);
+  EXPECT_TRUE(device_holds(kBytes, 12));
+}
+
+TEST_F(CudaLaws, CopiesGoOnAfterTheContextWasReset) {
+  Memory memory(kBytes);
+  ASSERT_TRUE(register_by_use(memory));
+  ASSERT_EQ(cuDevicePrimaryCtxReset_v2(0), kSuccess);
+  ASSERT_EQ(cuDevicePrimaryCtxRetain(&context_, 0), kSuccess);
+  ASSERT_EQ(cuCtxSetCurrent(context_), kSuccess);
+  ASSERT_EQ(cuMemAlloc_v2(&device_, kBytes), kSuccess);
+  for (int value = 1; value < 10; ++value) {
+    memory.fill(value);
+    ASSERT_EQ(cuMemcpyHtoD_v2(device_, memory.data(), kBytes), kSuccess);
+    ASSERT_TRUE(device_holds(kBytes, value));
+  }
+}
+
+TEST_F(CudaLaws, CopiesGoOnWhereNothingCanBeRegistered) {
+  for (unsigned long long n = 1; n <= 200; ++n) madeUpFailCall("cuMemHostRegister_v2", n, kOutOfMemory);
+  Memory memory(kBytes);
+  for (int value = 1; value < 60; ++value) {
+    memory.fill(value);
+    ASSERT_EQ(cuMemcpyHtoD_v2(device_, memory.data(), kBytes), kSuccess);
+    ASSERT_TRUE(device_holds(kBytes, value));
+    std::memset(memory.data(), 0, kBytes);
+    ASSERT_EQ(cuMemcpyDtoH_v2(memory.data(), device_, kBytes), kSuccess);
+    ASSERT_TRUE(memory.holds(value));
+  }
+}
+
+std::atomic<int> g_torn{0}, g_looks{0};
+
+/// Looks at all bytes of a buffer on the device; they are of one value.
+void look(const unsigned long long* parameters) {
+  const void* const bytes = madeUpDeviceBytes(parameters[0]);
+  if (!Memory::holds(bytes, parameters[1], *static_cast<const char*>(bytes))) g_torn.fetch_add(1);
+  g_looks.fetch_add(1);
+}
+
+TEST_F(CudaLaws, AnotherThreadsKernelSeesACopyWholeOrNotAtAll) {
+  Memory memory(kBytes);
+  std::memset(madeUpDeviceBytes(device_), 0, kBytes);
+  void* const kernel = madeUpKernel(look, 2);
+  std::atomic<bool> done{false};
+  std::thread other([&] {
+    ASSERT_EQ(cuCtxSetCurrent(context_), kSuccess);
+    unsigned long long device = device_, bytes = kBytes;
+    void* parameters[] = {&device, &bytes};
+    while (!done.load()) {
+      ASSERT_EQ(cuLaunchKernel(kernel, 1, 1, 1, 1, 1, 1, 0, stream_, parameters, nullptr), kSuccess);
+      ::usleep(300);
+    }
+  });
+  for (int value = 1; value < 40; ++value) {
+    memory.fill(value);
+    ASSERT_EQ(cuMemcpyHtoDAsync_v2(device_, memory.data(), kBytes, stream_), kSuccess);
+  }
+  done.store(true);
+  other.join();
+  ASSERT_EQ(cuStreamSynchronize(stream_), kSuccess);
+  EXPECT_GT(g_looks.load(), 5);
+  EXPECT_EQ(g_torn.load(), 0);
+}
+
+}  // namespace
