@@ -15,6 +15,7 @@
 #include "device/verbs/own_verbs_call.h"
 #include "engine/acts.h"
 #include "engine/engine.h"
+#include "engine/fault_in_by_threads.h"
 #include "intercept/same_build.h"
 #include "intercept/verbs/call_context.h"
 #include "intercept/verbs/callers.h"
@@ -27,6 +28,8 @@ namespace {
 
 constexpr int kRemoteWrites = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 constexpr int kRemote = kRemoteWrites | IBV_ACCESS_REMOTE_READ;
+/// A registration whose system limit is worth a look.
+constexpr std::size_t kManyBytes = std::size_t{64} << 20;
 constexpr int kPlain = IBV_ACCESS_LOCAL_WRITE | kRemote | IBV_ACCESS_RELAXED_ORDERING;
 
 // Registrations may be asked for before constructors of this library have run.
@@ -126,6 +129,13 @@ void report_refusal(const LeasePath& leases, const Error& why, std::size_t bytes
       most.c_str(), by_count ? "--limit-regions" : limits.bytes_from.c_str());
 }
 
+/// The registration faults in what is absent, by one thread.
+void fault_in_before(const Asked& asked) {
+  if (!is_plain(asked) || (asked.access & IBV_ACCESS_LOCAL_WRITE) == 0) return;
+  const Range range = Range::of(asked.address, asked.bytes);
+  if (range.bytes() >= kManyBytes && memlock().has_room_for(range.bytes())) fault_in_by_threads(range, true);
+}
+
 /// Peers reach a whole segment by its key: the user has to allow that.
 bool leases_in_arena(LeasePath& leases, ThreadContext& thread, int domain, Range range, Access access,
                      Backing& backing) {
@@ -157,6 +167,7 @@ bool back(const Library& library, const Asked& asked, const EntryFrame& entry, B
     backing.access = asked.access;
     return true;
   }
+  if (leases->registers()) fault_in_before(asked);
   if (!leases->registry_source().acquire(*thread, domain, call_point(*thread, entry), range, local,
                                          backing.transfer, Refusal::report, &why)) {
     if (std::exchange(backing.has_peers, false))
@@ -260,6 +271,7 @@ Passing::Passing(const Asked& asked, const EntryFrame& entry) {
   counted_ = {asked.pd->context, pages_of(asked.address, asked.bytes),
               is_plain(asked) && !may_be_kept(asked, leases->options(), entry)};
   leases->own_registrations().begin(*thread_, counted_.bytes);
+  fault_in_before(asked);
   begin_ = ticks_now();
 }
 
