@@ -35,6 +35,8 @@ struct DeviceCapabilities {
   bool needs_endpoint = false;        ///< a registration is bound to one endpoint (RegistrationKey::endpoint)
   bool alias = false;                 ///< peers may be given another address than the program's (iova)
   bool hides_from_children = false;   ///< registered memory may be missing in a forked child
+  /// Its library has fork handlers of its own, which may hold its locks: between those it is left alone.
+  bool locks_at_fork = false;
   /// Registrations are ranges of bytes that never overlap, and must contain a whole transfer. Otherwise they
   /// are whole pages, and may overlap.
   bool byte_ranges = false;

@@ -43,6 +43,11 @@ class Engine {
   static Error join(const Options& options, const JobPlace& place, bool insist);
   static Error leave();
 
+  /// For the function fork() that a front stands before the C library's: lets regions go before other
+  /// libraries' fork handlers run, and returns to normal after the fork, in both processes. Any thread.
+  static void before_fork();
+  static void after_fork();
+
   /// Whether an engine was started in this process, now or earlier.
   static bool was_started() { return newest_ != nullptr; }
 
@@ -61,7 +66,8 @@ class Engine {
   ~Engine() = delete;
 
   static void watch_forks();
-  void let_go_before_fork();
+  /// `in_handlers`: other libraries' fork handlers may have run.
+  void let_go_before_fork(bool in_handlers);
   Error publish();
   static Engine* withdraw();
   /// Called by the thread that ends the run.

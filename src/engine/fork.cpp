@@ -6,6 +6,10 @@
 // whose blocks are copied (placement/arena.h). libibverbs may use it on memory that it registers. Then all
 // idle regions go before a fork, and regions are kept from becoming idle until it is over (fork_gate.h).
 //
+// A library's own handlers may hold its locks when these run (DeviceCapabilities::locks_at_fork): the last
+// ones to be added run first. So the preload has a fork() of its own (intercept/fork.cpp), which lets regions
+// go before any handler. Where it is passed by, the device is left alone, and the kernel copies its pages.
+//
 // A child of vfork, posix_spawn or clone with shared memory runs without these handlers. It has the parent's
 // memory, so its memory events are the parent's. A child of _Fork() or a bare clone(2) has a copy without a
 // helper: Pinion's calls are forbidden there.
@@ -28,6 +32,13 @@ constexpr std::uint64_t kCopiedAtFork = std::uint64_t{1} << 20;
 
 /// Whose gate the calling thread has closed for its fork.
 constinit thread_local ForkGate* t_closed = nullptr;
+/// Between before_fork() and after_fork(): the handlers find nothing to do.
+constinit thread_local bool t_prepared = false;
+
+void reopen() {
+  if (t_closed != nullptr) t_closed->open();
+  t_closed = nullptr;
+}
 
 }  // namespace
 
@@ -35,11 +46,7 @@ void Engine::watch_forks() {
   static std::once_flag once;
   std::call_once(once, [] {
     const auto before = [] {
-      if (Engine* engine = running()) engine->let_go_before_fork();
-    };
-    const auto in_parent = [] {
-      if (t_closed != nullptr) t_closed->open();
-      t_closed = nullptr;
+      if (Engine* engine = t_prepared ? nullptr : running()) engine->let_go_before_fork(true);
     };
     const auto in_child = [] {
       t_closed = nullptr;
@@ -48,11 +55,23 @@ void Engine::watch_forks() {
       MapChanges::forget_after_fork();
       forget_this_thread();
     };
-    pthread_atfork(before, in_parent, in_child);
+    pthread_atfork(before, reopen, in_child);
   });
 }
 
-void Engine::let_go_before_fork() {
+void Engine::before_fork() {
+  Engine* const engine = running();
+  if (engine == nullptr) return;
+  engine->let_go_before_fork(false);
+  t_prepared = true;
+}
+
+void Engine::after_fork() {
+  t_prepared = false;
+  reopen();  // no handler has run if the fork failed
+}
+
+void Engine::let_go_before_fork(bool in_handlers) {
   if (is_inside_heap()) return;  // a signal handler forks, and its thread holds the arena's mutex
   const bool all = domains_.hides_from_children();
   if (!all && budget_.bytes() <= kCopiedAtFork) return;
@@ -65,8 +84,9 @@ void Engine::let_go_before_fork() {
     lease_path_.retirement().fork_gate().close();
     t_closed = &lease_path_.retirement().fork_gate();
   }
-  for (int i = 0; i < domains_.count(); ++i) lease_path_.retirement().reap(*thread, i);
-  lease_path_.retirement().let_idle_go(*thread);
+  for (int i = 0; i < domains_.count(); ++i)
+    if (!in_handlers || !domains_.slot(i).device->capabilities().locks_at_fork)
+      lease_path_.retirement().let_go_in(*thread, i, {0, ~Address{0}});
   // Registering segments again costs less than copying their blocks for the child.
   lease_path_.arena_closing().let_go(*thread, UINT64_MAX, 0);
 }

@@ -163,6 +163,7 @@ TEST_F(CudaDevice, RegistersTheBytesOfTheRangeInAContextOfItsOwn) {
 TEST_F(CudaDevice, StatesThatItsRangesAreOfBytes) {
   EXPECT_TRUE(device_->capabilities().byte_ranges);
   EXPECT_TRUE(device_->capabilities().hides_from_children);
+  EXPECT_TRUE(device_->capabilities().locks_at_fork);
   EXPECT_FALSE(device_->capabilities().remote);
 }
 

@@ -22,6 +22,7 @@ class FakeDevice final : public Device {
   DeviceCaps limits;
   bool remote = false;
   bool byte_ranges = false;  ///< registrations that overlap are the test's failure
+  bool locks_at_fork = false;
   /// Decides each registration before it is made: an errno value, or 0. May block.
   std::function<int(Range, Access)> refuse = [](Range, Access) { return 0; };
   /// The refusal of each deregistration.
@@ -33,6 +34,7 @@ class FakeDevice final : public Device {
     DeviceCapabilities capabilities;
     capabilities.remote = remote;
     capabilities.byte_ranges = byte_ranges;
+    capabilities.locks_at_fork = capabilities.hides_from_children = locks_at_fork;
     capabilities.caps = limits;
     return capabilities;
   }

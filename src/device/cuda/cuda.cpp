@@ -38,6 +38,7 @@ class Registrations final : public CudaDevice {
     DeviceCapabilities capabilities;
     // Registered pages are copied at fork, one by one.
     capabilities.hides_from_children = true;
+    capabilities.locks_at_fork = true;
     capabilities.byte_ranges = true;
     capabilities.caps.max_region_bytes = kMostRegionBytes;
     return capabilities;
