@@ -67,7 +67,8 @@ Limits find_limits(std::uint64_t user_bytes, std::uint64_t user_regions, int loc
            static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) / 2 / share,
        "half of the node's memory, shared by its ranks");
   rlimit memlock{};
-  if (pinned != Pinned::uncounted && !has_ipc_lock() && ::getrlimit(RLIMIT_MEMLOCK, &memlock) == 0 && memlock.rlim_cur != RLIM_INFINITY) {
+  if (pinned != Pinned::uncounted && !has_ipc_lock() && ::getrlimit(RLIMIT_MEMLOCK, &memlock) == 0 &&
+      memlock.rlim_cur != RLIM_INFINITY) {
     if (pinned == Pinned::by_process)
       take(memlock.rlim_cur, "RLIMIT_MEMLOCK (`ulimit -l`)");
     else
