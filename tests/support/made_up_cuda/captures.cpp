@@ -89,7 +89,7 @@ Result launch(Call& call, const StreamPointer& stream, const Graph& graph) {
   bool waits = false;
   std::vector<WorkPointer> works;
   for (const auto& node : nodes) {
-    if (node->other) {
+    if (node->other || node->transfer.bytes() == 0) {
       works.push_back(std::make_shared<Work>());
       works.back()->run = node->other;
       continue;

@@ -95,3 +95,22 @@ MADE_UP_PAIR(cuMemcpyAtoHAsync_v2, _ptsz,
   return copy_array(call, meaning, stream, reinterpret_cast<Address>(to), inside(from, offset), bytes, true);
 }
 MADE_UP_END
+
+MADE_UP_PAIR(cuMemcpyDtoA_v2, _ptds, (Handle to, std::size_t offset, DevicePointer from, std::size_t bytes),
+             (to, offset, from, bytes)) {
+  return copy_array(call, meaning, nullptr, inside(to, offset), from, bytes, false);
+}
+MADE_UP_END
+
+MADE_UP_PAIR(cuMemcpyAtoD_v2, _ptds, (DevicePointer to, Handle from, std::size_t offset, std::size_t bytes),
+             (to, from, offset, bytes)) {
+  return copy_array(call, meaning, nullptr, to, inside(from, offset), bytes, false);
+}
+MADE_UP_END
+
+MADE_UP_PAIR(cuMemcpyAtoA_v2, _ptds,
+             (Handle to, std::size_t to_offset, Handle from, std::size_t from_offset, std::size_t bytes),
+             (to, to_offset, from, from_offset, bytes)) {
+  return copy_array(call, meaning, nullptr, inside(to, to_offset), inside(from, from_offset), bytes, false);
+}
+MADE_UP_END

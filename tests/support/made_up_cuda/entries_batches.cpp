@@ -142,6 +142,21 @@ MADE_UP_PAIR(cuMemcpy3DBatchAsync_v2, _ptsz,
 }
 MADE_UP_END
 
+MADE_UP_PAIR(cuMemcpyWithAttributesAsync, _ptsz,
+             (DevicePointer to, DevicePointer from, std::size_t bytes, CopyAttributes* attributes,
+              Handle stream),
+             (to, from, bytes, attributes, stream)) {
+  return batch(call, meaning, stream, &to, &from, &bytes, 1, attributes, 1);
+}
+MADE_UP_END
+
+MADE_UP_PAIR(cuMemcpy3DWithAttributesAsync, _ptsz,
+             (BatchCopy * copy, unsigned long long flags, Handle stream), (copy, flags, stream)) {
+  (void)flags;
+  return batch_3d(call, meaning, stream, 1, copy);
+}
+MADE_UP_END
+
 MADE_UP_PAIR(cuMemcpy3DPeer, _ptds, (const PeerCopy* shape), (shape)) {
   return copy_peer(call, meaning, nullptr, shape, false);
 }

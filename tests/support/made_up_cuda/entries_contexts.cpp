@@ -36,6 +36,22 @@ Result end_primary(Call& call) {
   return kSuccess;
 }
 
+Result destroy(Call& call, Handle handle) {
+  const ContextPointer context = world().contexts.find(handle);
+  if (!context || context->primary) return kInvalidContext;
+  auto& contexts = self().contexts;
+  if (!contexts.empty() && contexts.back() == handle) contexts.pop_back();
+  end_context(call.lock(), context, call.name());
+  return kSuccess;
+}
+
+Result release_primary(Call& call, int device) {
+  if (device != 0) return kInvalidDevice;
+  const ContextPointer primary = world().primary;
+  if (!primary) return kInvalidContext;
+  return --primary->users > 0 ? kSuccess : end_primary(call);
+}
+
 }  // namespace
 
 extern "C" {
@@ -135,13 +151,20 @@ Result cuDevicePrimaryCtxRetain(Handle* context, int device) {
 
 Result cuDevicePrimaryCtxRelease_v2(int device) {
   MADE_UP_CALL(Need::kInitialized);
-  if (device != 0) return kInvalidDevice;
-  const ContextPointer primary = world().primary;
-  if (!primary) return kInvalidContext;
-  return --primary->users > 0 ? kSuccess : end_primary(call);
+  return release_primary(call, device);
+}
+
+Result cuDevicePrimaryCtxRelease(int device) {
+  MADE_UP_CALL(Need::kInitialized);
+  return release_primary(call, device);
 }
 
 Result cuDevicePrimaryCtxReset_v2(int device) {
+  MADE_UP_CALL(Need::kInitialized);
+  return device != 0 ? kInvalidDevice : end_primary(call);
+}
+
+Result cuDevicePrimaryCtxReset(int device) {
   MADE_UP_CALL(Need::kInitialized);
   return device != 0 ? kInvalidDevice : end_primary(call);
 }
@@ -178,12 +201,17 @@ Result cuCtxCreate_v4(Handle* context, void*, unsigned flags, int device) {
 
 Result cuCtxDestroy_v2(Handle handle) {
   MADE_UP_CALL(Need::kInitialized);
-  const ContextPointer context = world().contexts.find(handle);
-  if (!context || context->primary) return kInvalidContext;
-  auto& contexts = self().contexts;
-  if (!contexts.empty() && contexts.back() == handle) contexts.pop_back();
-  end_context(call.lock(), context, call.name());
-  return kSuccess;
+  return destroy(call, handle);
+}
+
+Result cuCtxDestroy(Handle handle) {
+  MADE_UP_CALL(Need::kInitialized);
+  return destroy(call, handle);
+}
+
+Result cuCtxDetach(Handle handle) {
+  MADE_UP_CALL(Need::kInitialized);
+  return destroy(call, handle);
 }
 
 Result cuCtxPushCurrent_v2(Handle context) {

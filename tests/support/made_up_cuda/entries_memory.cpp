@@ -153,6 +153,12 @@ Result cuMemHostRegister_v2(void* memory, std::size_t bytes, unsigned flags) {
   return register_memory(call, Range::of(memory, bytes), flags, false);
 }
 
+Result cuMemHostRegister(void* memory, std::size_t bytes, unsigned flags) {
+  MADE_UP_CALL(Need::kContext);
+  if (const Result refused = forbid_in_captures()) return refused;
+  return register_memory(call, Range::of(memory, bytes), flags, false);
+}
+
 Result cuMemHostUnregister(void* memory) {
   MADE_UP_CALL(Need::kInitialized);
   if (call.sticky()) return call.sticky();

@@ -1,6 +1,5 @@
-// Streams, events, kernels and the other work that moves no host memory.
+// Streams, events and modules.
 #include <algorithm>
-#include <cstring>
 
 #include "support/made_up_cuda/captures.h"
 #include "support/made_up_cuda/contexts.h"
@@ -10,22 +9,6 @@ using namespace pinion::made_up_cuda;  // NOLINT(google-build-using-namespace): 
 
 namespace {
 
-using HostFunction = void (*)(void*);
-
-/// Puts work into a stream, or into its capture.
-Result put(Call& call, const StreamPointer& stream, std::function<Result()> body) {
-  if (const Result refused = check_capture(*stream)) return refused;
-  if (stream->capture) {
-    record(*stream, {{}, std::move(body), nullptr});
-    return kSuccess;
-  }
-  enter(call.lock(), *stream, call.name());
-  auto work = std::make_shared<Work>();
-  work->run = std::move(body);
-  submit(stream, work);
-  return kSuccess;
-}
-
 Result create_stream(Call& call, Handle* made, unsigned flags, int priority) {
   if (!made || flags > pinion::gpu::kNonBlocking) return kInvalidValue;
   const StreamPointer stream = make_stream(call.context(), flags);
@@ -33,13 +16,6 @@ Result create_stream(Call& call, Handle* made, unsigned flags, int priority) {
   stream->handle = world().streams.add(stream);
   *made = stream->handle;
   return kSuccess;
-}
-
-/// A word on the device, or in registered memory; null: neither.
-const std::uint32_t* word(DevicePointer address) {
-  if (world().memory.allocation(address))
-    return reinterpret_cast<const std::uint32_t*>(world().memory.view(address));
-  return registration_of(address) ? reinterpret_cast<const std::uint32_t*>(address) : nullptr;
 }
 
 std::shared_ptr<Event> event_of(Handle handle) { return world().events.find(handle); }
@@ -197,105 +173,5 @@ MADE_UP_PAIR(cuStreamWaitEvent, _ptsz, (Handle handle, Handle event, unsigned fl
   work->ready = [awaited = known->work] { return awaited->done; };
   submit(stream, work);
   return kSuccess;
-}
-MADE_UP_END
-
-MADE_UP_PAIR(cuStreamWaitValue32_v2, _ptsz,
-             (Handle handle, DevicePointer address, std::uint32_t value, unsigned flags),
-             (handle, address, value, flags)) {
-  MADE_UP_STREAM(stream, handle);
-  const std::uint32_t* const at = word(address);
-  if (!at || flags > 1) return kInvalidValue;
-  if (const Result refused = check_capture(*stream)) return refused;
-  if (stream->capture) return kNotSupported;
-  enter(call.lock(), *stream, call.name());
-  auto work = std::make_shared<Work>();
-  work->polls = true;
-  work->ready = [at, value, flags] {
-    const std::uint32_t now = __atomic_load_n(at, __ATOMIC_ACQUIRE);
-    return flags == 0 ? static_cast<std::int32_t>(now - value) >= 0 : now == value;
-  };
-  submit(stream, work);
-  return kSuccess;
-}
-MADE_UP_END
-
-MADE_UP_PAIR(cuEventRecord, _ptsz, (Handle event, Handle handle), (event, handle)) {
-  MADE_UP_STREAM(stream, handle);
-  const auto known = event_of(event);
-  if (!known || known->context != stream->context) return kInvalidHandle;
-  if (const Result refused = check_capture(*stream)) return refused;
-  if (stream->capture) {
-    known->capture = stream->capture;
-    return kSuccess;
-  }
-  known->capture.reset();
-  enter(call.lock(), *stream, call.name());
-  known->work = std::make_shared<Work>();
-  submit(stream, known->work);
-  return kSuccess;
-}
-MADE_UP_END
-
-MADE_UP_PAIR(cuLaunchHostFunc, _ptsz, (Handle handle, HostFunction function, void* data),
-             (handle, function, data)) {
-  MADE_UP_STREAM(stream, handle);
-  if (!function) return kInvalidValue;
-  return put(call, stream, [function, data] {
-    ++self().in_callback;
-    function(data);
-    --self().in_callback;
-    return kSuccess;
-  });
-}
-MADE_UP_END
-
-MADE_UP_PAIR(cuLaunchKernel, _ptsz,
-             (Handle function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-              unsigned block_y, unsigned block_z, unsigned shared, Handle handle, void** parameters,
-              void** extra),
-             (function, grid_x, grid_y, grid_z, block_x, block_y, block_z, shared, handle, parameters,
-              extra)) {
-  (void)shared;
-  (void)extra;
-  if (grid_x * grid_y * grid_z * block_x * block_y * block_z == 0) return kInvalidValue;
-  MADE_UP_STREAM(stream, handle);
-  const auto kernel = world().kernels.find(function);
-  if (!kernel || stream->context != call.context()) return kInvalidHandle;
-  std::vector<unsigned long long> values(kernel->parameters);
-  for (unsigned i = 0; i < kernel->parameters; ++i) std::memcpy(&values[i], parameters[i], sizeof values[i]);
-  return put(call, stream, [kernel, values] {
-    if (kernel->body) kernel->body(values.data());
-    return kSuccess;
-  });
-}
-MADE_UP_END
-
-MADE_UP_PAIR(cuStreamWriteValue32_v2, _ptsz,
-             (Handle handle, DevicePointer address, std::uint32_t value, unsigned flags),
-             (handle, address, value, flags)) {
-  (void)flags;
-  MADE_UP_STREAM(stream, handle);
-  auto* const at = const_cast<std::uint32_t*>(word(address));
-  if (!at) return kInvalidValue;
-  return put(call, stream, [at, value] {
-    __atomic_store_n(at, value, __ATOMIC_RELEASE);
-    return kSuccess;
-  });
-}
-MADE_UP_END
-
-MADE_UP_PAIR(cuStreamAddCallback, _ptsz,
-             (Handle handle, void (*function)(Handle, Result, void*), void* data, unsigned flags),
-             (handle, function, data, flags)) {
-  (void)flags;
-  MADE_UP_STREAM(stream, handle);
-  if (!function) return kInvalidValue;
-  return put(call, stream, [handle, function, data] {
-    ++self().in_callback;
-    function(handle, kSuccess, data);
-    --self().in_callback;
-    return kSuccess;
-  });
 }
 MADE_UP_END

@@ -27,7 +27,7 @@
 #define MADE_UP_END }
 
 /// Finds the stream of a handle in the body of a pair, or returns an error.
-#define MADE_UP_STREAM(stream, handle)                       \
-  const StreamPointer stream = call.stream(handle, meaning); \
-  if (!stream) return kInvalidHandle;                        \
-  if (stream->context->sticky) return stream->context->sticky
+#define MADE_UP_STREAM(found, handle)                       \
+  const StreamPointer found = call.stream(handle, meaning); \
+  if (!found) return kInvalidHandle;                        \
+  if (found->context->sticky) return found->context->sticky

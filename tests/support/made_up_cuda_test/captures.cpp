@@ -160,6 +160,25 @@ TEST_F(MadeUpCaptures, ANodeAddedByHandFailsLikewise) {
   EXPECT_EQ(launch(), 719);
 }
 
+TEST_F(MadeUpCaptures, AGraphSetsMemory) {
+  struct {
+    DevicePointer to;
+    std::size_t pitch = 0;
+    unsigned value = 6, element = 1;
+    std::size_t width = 4096, height = 1;
+  } shape{device_};
+  const auto add = call<Result(GraphNode*, Graph, const GraphNode*, std::size_t, const void*, Context)>(
+      "cuGraphAddMemsetNode");
+  GraphNode node = nullptr;
+  ASSERT_EQ(cuda().graph_create(&graph_, 0), kSuccess);
+  ASSERT_EQ(add(&node, graph_, nullptr, 0, &shape, context_), kSuccess);
+  shape.to = reinterpret_cast<DevicePointer>(memory_.data());
+  EXPECT_EQ(add(&node, graph_, nullptr, 0, &shape, context_), 1) << "pageable memory";
+  ASSERT_EQ(cuda().graph_instantiate(&exec_, graph_, 0), kSuccess);
+  EXPECT_EQ(launch(), kSuccess);
+  EXPECT_TRUE(device_holds(6, 4096));
+}
+
 TEST_F(MadeUpCaptures, ANodeOverRemappedRegisteredMemoryIsStale) {
   if (!made_up().madeUpPins()) GTEST_SKIP() << "this machine pins no pages";
   ASSERT_EQ(register_memory(), kSuccess);

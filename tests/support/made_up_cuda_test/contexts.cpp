@@ -250,6 +250,28 @@ TEST_F(MadeUpContexts, AKernelRunsAHostFunctionInItsTurn) {
   EXPECT_EQ(sum, 5U);
 }
 
+TEST_F(MadeUpContexts, AStreamWaitsForAWordOfRegisteredMemory) {
+  Pages memory(4096);
+  auto* const word = reinterpret_cast<std::uint32_t*>(memory.data());
+  const auto address = reinterpret_cast<DevicePointer>(word);
+  EXPECT_EQ(cuda().stream_wait_value(stream_, address, 2, 0), 1) << "pageable memory";
+  ASSERT_EQ(cuda().host_register(memory.data(), 4096, gpu::kDeviceMap), kSuccess);
+  ASSERT_EQ(cuda().stream_wait_value(stream_, address, 2, 0), kSuccess);
+  EXPECT_EQ(cuda().stream_query(stream_), kNotReady);
+  __atomic_store_n(word, 3, __ATOMIC_RELEASE);
+  EXPECT_EQ(cuda().stream_synchronize(stream_), kSuccess);
+}
+
+TEST_F(MadeUpContexts, AnEventIsRecordedInItsOwnContextOnly) {
+  Context second = nullptr;
+  Event event = nullptr;
+  ASSERT_EQ(cuda().context_create(&second, 0, 0), kSuccess);
+  ASSERT_EQ(cuda().event_create(&event, 0), kSuccess);
+  EXPECT_EQ(cuda().event_record(event, stream_), 400);
+  EXPECT_EQ(cuda().event_record(event, kLegacyStream), kSuccess);
+  call<Result(Context)>("cuCtxDestroy_v2")(second);
+}
+
 TEST_F(MadeUpContexts, CallsInsideACallbackAreNotPermitted) {
   struct Seen {
     Pages memory{kMiB};

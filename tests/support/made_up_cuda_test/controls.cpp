@@ -53,11 +53,27 @@ TEST_F(MadeUpControls, NamesAreFoundByVersionAndKindOfStream) {
   EXPECT_EQ(find("cuMemcpyHtoDAsync", 7000, 2), symbol("cuMemcpyHtoDAsync_v2_ptsz"));
   EXPECT_EQ(find("cuMemcpyHtoD", 13000, 2), symbol("cuMemcpyHtoD_v2_ptds"));
   EXPECT_EQ(find("cuMemHostRegister", 6050, 2), symbol("cuMemHostRegister_v2"));
-  EXPECT_EQ(find("cuMemHostRegister", 4000, 0), nullptr);
+  EXPECT_EQ(find("cuMemHostRegister", 3020, 0), nullptr);
   EXPECT_EQ(find("cuMemcpyBatchAsync", 12080, 0), symbol("cuMemcpyBatchAsync"));
   EXPECT_EQ(find("cuMemcpyBatchAsync", 13000, 0), symbol("cuMemcpyBatchAsync_v2"));
   EXPECT_EQ(find("cuGetProcAddress", 12000, 0), symbol("cuGetProcAddress_v2"));
   EXPECT_EQ(find("cuMemcpyOfTomorrow", 13000, 0), nullptr);
+}
+
+/// Each name that the driver exports can be found by its base name, and the newest version comes with the
+/// newest number.
+TEST_F(MadeUpControls, NewerVersionsOfANameComeWithNewerNumbers) {
+  const auto found = [](const char* name, int version) {
+    void* function = nullptr;
+    EXPECT_EQ(cuda().get_proc_address(name, &function, version, 0, nullptr), kSuccess);
+    return function;
+  };
+  const auto symbol = [](const char* name) { return ::dlsym(made_up().library, name); };
+  EXPECT_EQ(found("cuMemHostRegister", 4000), symbol("cuMemHostRegister"));
+  EXPECT_EQ(found("cuMemHostRegister", 13000), symbol("cuMemHostRegister_v2"));
+  EXPECT_EQ(found("cuStreamBeginCapture", 10000), symbol("cuStreamBeginCapture"));
+  EXPECT_EQ(found("cuStreamBeginCapture", 13000), symbol("cuStreamBeginCapture_v2"));
+  EXPECT_EQ(found("cuMemcpyOfTomorrow", 13010), symbol("cuMemcpyOfTomorrow"));
 }
 
 // ---- what tests order ----
