@@ -46,6 +46,7 @@ class Registrations final : public CudaDevice {
 
   Registration register_range(Range range, Access, Actor) override {
     if (broken_) return {Error::make(ENODEV, "CUDA is lost to this process"), {}, {}};
+    if (stopped_) return {Error::make(ENODEV, "GPU copies are staged only"), {}, {}};
     if (Error error = check_writable_memory(range)) return {error, {}, {}};
     if (Error error = fault_in(range.to_pages(), true)) return {error, {}, {}};
     if (Error error = context_.make()) return {error, {}, {}};
@@ -94,6 +95,7 @@ class Registrations final : public CudaDevice {
   void declare_broken() override {
     if (!broken_.exchange(true)) ranges_.forget_registrations();
   }
+  void stop_registering() override { stopped_ = true; }
 
  private:
   static Error in_use(Range range) {
@@ -108,6 +110,7 @@ class Registrations final : public CudaDevice {
   HostRanges& ranges_;
   OwnContext& context_;
   std::unique_ptr<HandleTable<Range>> table_;
+  std::atomic<bool> stopped_{false};
   std::atomic<bool> broken_{false};  ///< in a forked child, too
 };
 

@@ -22,6 +22,8 @@ class CudaDevice : public Device {
   virtual bool broken() const = 0;
   /// The front has met such an error. Harmless twice.
   virtual void declare_broken() = 0;
+  /// Registers nothing more; what is registered stays so.
+  virtual void stop_registering() = 0;
 };
 
 /// All three outlive the device.

@@ -32,6 +32,9 @@ Result pass_for_good(std::span<const Range> ranges, FunctionRef<Result()> plain)
 /// stay closed until the stream has come to an event behind it.
 Result pass_until_done(std::span<const Range> ranges, Stream stream, FunctionRef<Result()> plain);
 
+/// Deregisters the regions whose memory is gone.
+void let_doomed_go();
+
 /// A function that copies host memory, and that this build does not know, is about to be called for the first
 /// time: registered copies end, with one line, and no registration is left at the return. Staged copies go
 /// on.

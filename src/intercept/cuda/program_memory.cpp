@@ -1,5 +1,9 @@
 #include "intercept/cuda/program_memory.h"
 
+#include <map>
+#include <optional>
+
+#include "base/mutex.h"
 #include "device/cuda/host_ranges.h"
 #include "intercept/cuda/driver.h"
 #include "intercept/cuda/front.h"
@@ -31,6 +35,42 @@ class Asked {
   const bool hidden_;
 };
 
+/// Memory that the program has pinned itself, by its first byte. It is barred from registration.
+class OwnPinned {
+ public:
+  void add(Range range) {
+    host_ranges().bar(range);
+    const MutexLock lock(mutex_);
+    ends_[range.begin] = range.end;
+  }
+  /// Called before the driver lets the memory go: its address may be another thread's directly after that.
+  std::optional<Range> take(Address begin) {
+    const MutexLock lock(mutex_);
+    const auto found = ends_.find(begin);
+    if (found == ends_.end()) return {};
+    const Range range{begin, found->second};
+    ends_.erase(found);
+    host_ranges().unbar(range);
+    return range;
+  }
+
+ private:
+  Mutex mutex_;
+  std::map<Address, Address> ends_ GUARDED_BY(mutex_);
+};
+
+OwnPinned& own_pinned() {
+  static auto* const own = new OwnPinned;  // threads may be inside at exit
+  return *own;
+}
+
+/// Makes a call that ends the program's own pinning of memory.
+Result end_own(Range range, PlainCall plain) {
+  const Result result = plain();
+  if (result != kSuccess) own_pinned().add(range);
+  return result;
+}
+
 Address address_of(const void* memory) { return reinterpret_cast<Address>(memory); }
 DevicePointer pageable() { return reinterpret_cast<DevicePointer>(&g_pageable); }
 
@@ -42,16 +82,34 @@ unsigned long long id_of(Context context) {
 
 }  // namespace
 
-Result register_host(Range range, PlainCall plain) { return pass({&range, 1}, plain); }
+Result register_host(Range range, PlainCall plain) {
+  return pass({&range, 1}, [&] {
+    const Result result = plain();
+    if (result == kSuccess) own_pinned().add(range);
+    return result;
+  });
+}
 
 Result unregister_host(void* memory, PlainCall plain) {
+  if (const auto own = own_pinned().take(address_of(memory))) return end_own(*own, plain);
   const Asked asked(address_of(memory));
   return asked.hidden() ? kNotRegistered : plain();
 }
 
-Result allocate_host(void**, std::size_t, PlainCall plain) { return plain(); }
+Result allocate_host(void** memory, std::size_t bytes, PlainCall plain) {
+  Result result = plain();
+  if (result == kAlreadyRegistered) {
+    // The memory that the driver has mapped for it was ours to register earlier.
+    let_doomed_go();
+    result = plain();
+  }
+  if (result == kSuccess && memory != nullptr && *memory != nullptr)
+    own_pinned().add(Range::of(*memory, bytes));
+  return result;
+}
 
 Result free_host(void* memory, PlainCall plain) {
+  if (const auto own = own_pinned().take(address_of(memory))) return end_own(*own, plain);
   return memory != nullptr && host_ranges().registration_of(address_of(memory)) ? kInvalidValue : plain();
 }
 

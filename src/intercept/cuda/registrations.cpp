@@ -107,6 +107,7 @@ Error Registrations::begin(Registrations*& made) {
   // Handlers run in the reverse order, so this one comes before libcuda's own.
   std::atexit(end_at_exit);
   const bool stages_only = options.cuda == CudaCopies::stage;
+  if (stages_only) g_device.load()->stop_registering();  // retention would register ahead
   made = new Registrations(engine.lease_path(), domain, *context, !stages_only);
   return {};
 }
@@ -192,7 +193,7 @@ void Registrations::let_go(Range range) {
 void Registrations::stop_registering() {
   registers_.store(false, std::memory_order_relaxed);
   const Range everything{0, ~Address{0}};
-  host_ranges().bar(everything);
+  if (CudaDevice* const device = g_device.load(std::memory_order_acquire)) device->stop_registering();
   let_go(everything);
   // Copies of other threads end soon; what is stuck behind a stream keeps its registration.
   for (int i = 0; i < 1000 && host_ranges().touches_registration(everything); ++i) {

@@ -26,6 +26,7 @@ Result set(Call& call, Default meaning, const void* handle, const Rows& rows, Va
   transfer.width = transfer.from.pitch = sizeof value * rows.width;
   transfer.height = rows.height;
   transfer.from.address = reinterpret_cast<pinion::Address>(bytes->data());
+  transfer.from.drivers = true;
   transfer.to.address = rows.to;
   transfer.to.pitch = rows.pitch;
   if (const Result refused = check_capture(*stream)) return refused;

@@ -83,6 +83,8 @@ Result prepare(Transfer& t) {
     place->device = memory.is_device(range.begin);
     if (place->device) {
       if (!memory.holds(range)) return kInvalidValue;
+    } else if (place->drivers) {
+      continue;
     } else if (const Result refused = classify(range, place->registration)) {
       return refused;
     }

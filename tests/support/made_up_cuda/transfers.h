@@ -14,6 +14,7 @@ struct Place {
   std::size_t pitch = 0;  ///< from one row to the next
   std::size_t slice = 0;  ///< from one slice to the next
   bool device = false;
+  bool drivers = false;  ///< memory of the driver's own, which is none of the program's
   RegistrationPointer registration;
 
   bool pageable() const { return !device && !registration; }
