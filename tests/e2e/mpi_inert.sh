@@ -4,7 +4,7 @@
 
 # It loads without an MPI, and exports only the calls that it intercepts.
 nm -D --undefined-only "$preload" | grep -E '\bP?MPI_|\bompi_' && fail "undefined MPI symbols"
-shown=$(nm -D --defined-only "$preload" | awk '{print $3}' | grep -vE '^(P?MPIX?_[A-Z][a-z_]+|dlv?sym|fi_[a-z0-9]+@@FABRIC_[0-9.]+|ibv_[a-z0-9_]+@@IBVERBS_[0-9.]+|(FABRIC|IBVERBS)_[0-9.]+)$')
+shown=$(nm -D --defined-only "$preload" | awk '{print $3}' | grep -vE '^(P?MPIX?_[A-Z][a-z_]+|dlv?sym|cu[A-Z][A-Za-z0-9]+(_v2)?(_pt[ds][sz])?|fi_[a-z0-9]+@@FABRIC_[0-9.]+|ibv_[a-z0-9_]+@@IBVERBS_[0-9.]+|(FABRIC|IBVERBS)_[0-9.]+)$')
 [ -z "$shown" ] || fail "shows more than the calls it stands before: $shown"
 nm -D --defined-only "$build/lib/libpinion.so" | awk '{print $3}' |
   grep -vE '^pinion_[a-z_]+@@PINION_0\.[1234]$|^PINION_(0\.[1234]|PRIVATE)$|^_Z.*@@PINION_PRIVATE$' && fail "libpinion.so shows more"
@@ -25,11 +25,12 @@ same ls -l /usr
 same python3 -c 'import json, ctypes, subprocess
 print(json.dumps([1, 2]), open("/proc/self/status").read().split("Threads:")[1].split()[0])
 print(subprocess.run(["sh", "-c", "echo child"], capture_output=True).stdout)'
-# Before libibverbs is loaded its functions are missing; other lookups get the C library's answers.
+# Before libibverbs and libcuda are loaded their functions are missing; other lookups get the C library's answers.
 same python3 -c 'import ctypes
 c = ctypes.CDLL(None)
 c.dlsym.restype = c.dlvsym.restype = ctypes.c_void_p
-for name in (b"ibv_reg_mr", b"ibv_dereg_mr", b"ibv_close_device", b"ibv_of_nobody", b"isalpha"):
+for name in (b"ibv_reg_mr", b"ibv_dereg_mr", b"ibv_close_device", b"ibv_of_nobody", b"isalpha",
+             b"cuMemcpyHtoD_v2", b"cuGetProcAddress", b"cuInit", b"cuMemcpyOfNobody", b"calloc"):
     for scope in (0, -1):  # RTLD_DEFAULT, RTLD_NEXT
         found = [c.dlsym(ctypes.c_void_p(scope), name), c.dlvsym(ctypes.c_void_p(scope), name, b"IBVERBS_1.1")]
         print(name, scope, [bool(f) for f in found])

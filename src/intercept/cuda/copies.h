@@ -207,7 +207,7 @@ struct InRowsAsync {
 /// Makes a batch of copies: the driver may read their sources after the return.
 template <class Call>
 Result pass_batch(Stream stream, std::vector<Range>& ranges, Call call) {
-  std::erase_if(ranges, [](const Range& range) { return range.empty(); });
+  join(ranges);
   return pass_until_done(ranges, stream, [&] { return submit(stream, call); });
 }
 

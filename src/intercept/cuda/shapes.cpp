@@ -74,4 +74,17 @@ Range touched(const Setting& setting) {
   return within(Address{setting.memory}, {0, 0, 0, setting.pitch, 0, width, setting.height, 1});
 }
 
+void join(std::vector<Range>& ranges) {
+  std::erase_if(ranges, [](const Range& range) { return range.empty(); });
+  std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  std::size_t kept = 0;
+  for (const Range& range : ranges) {
+    if (kept > 0 && range.begin <= ranges[kept - 1].end)
+      ranges[kept - 1].end = std::max(ranges[kept - 1].end, range.end);
+    else
+      ranges[kept++] = range;
+  }
+  ranges.resize(kept);
+}
+
 }  // namespace pinion::cuda

@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstddef>
+#include <vector>
 
 #include "base/range.h"
 #include "device/cuda/driver_api.h"
@@ -98,5 +99,8 @@ Sides touched(const Copy2D& copy);
 Sides touched(const Copy3D& copy);
 Sides touched(const BatchCopy& copy);
 Range touched(const Setting& setting);
+
+/// Orders the ranges, and leaves one in place of those that overlap or touch; empty ones go.
+void join(std::vector<Range>& ranges);
 
 }  // namespace pinion::cuda

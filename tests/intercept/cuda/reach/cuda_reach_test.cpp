@@ -1,6 +1,7 @@
 // By every road to the driver's functions, a program gets the front's, and nothing where it has no libcuda.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <array>
 #include <cstdio>
@@ -78,6 +79,21 @@ TEST(CudaReach, ProgramsWithoutLibcudaSeeNone) {
 
 TEST(CudaReach, OfAnUnknownCopyIsAnnounced) {
   EXPECT_EQ(run(preloaded("front=auto"), "reach_program", "unknown"), "0 own, 0 elsewhere, 0 faults\n");
+}
+
+/// NVIDIA's runtime library takes some hundred functions from the driver when it is first used.
+TEST(CudaReach, TheRuntimeLibraryGetsTheFrontsFunctions) {
+  int programs = 0;
+  for (const auto& [program, file] :
+       {Road{"reach_runtime_static", ""}, Road{"reach_runtime_shared", "libcudart.so"}}) {
+    if (::access((kTests + "/" + program).c_str(), X_OK) != 0) continue;
+    SCOPED_TRACE(program);
+    ++programs;
+    EXPECT_EQ(run("PINION=", program, file), "100: many own, none elsewhere\n");
+    EXPECT_EQ(run(preloaded("front=auto"), program, file), "100: none own, many elsewhere\n");
+    EXPECT_EQ(run(preloaded("front=verbs"), program, file).substr(0, 13), "100: many own");
+  }
+  if (programs == 0) GTEST_SKIP() << "CUDA's runtime library was missing when this was built";
 }
 
 /// A library that stands before libcuda too keeps its calls.

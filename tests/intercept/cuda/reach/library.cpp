@@ -44,8 +44,9 @@ const void* reach_last_caller() { return g_caller; }
 
 /// One of a newer driver.
 int cuMemcpyOfTheFuture(Word, Word) { return g_caller = __builtin_return_address(0), kFirstResult - 1; }
-/// One that the front leaves alone.
-int cuInit(unsigned) { return 0; }
+// Those that the front leaves alone. libcudart takes the driver's functions, and finds no device.
+int cuInit(unsigned) { return 100; }
+int cuDriverGetVersion(int* version) { return *version = 13000, 0; }
 
 // What the front needs besides. Attributes and captures are unknown.
 #define OTHER(symbol) \
@@ -93,6 +94,7 @@ int answer(const char* name, void** function, int version, std::uint64_t flags, 
   }
   *function = best != nullptr ? best->address : nullptr;
   if (std::strcmp(name, "cuInit") == 0) *function = reinterpret_cast<void*>(&cuInit);
+  if (std::strcmp(name, "cuDriverGetVersion") == 0) *function = reinterpret_cast<void*>(&cuDriverGetVersion);
   if (std::strcmp(name, "cuMemcpyOfTheFuture") == 0)
     *function = reinterpret_cast<void*>(&cuMemcpyOfTheFuture);
   if (status != nullptr) *status = *function != nullptr ? 0 : 1;
@@ -100,3 +102,8 @@ int answer(const char* name, void** function, int version, std::uint64_t flags, 
 }
 
 }  // namespace
+
+/// Each function of the table in turn; null behind the last.
+extern "C" void* reach_function(int place) {
+  return place < static_cast<int>(std::size(kNames)) ? kNames[place].address : nullptr;
+}
