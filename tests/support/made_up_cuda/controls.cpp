@@ -245,7 +245,7 @@ int madeUpRegistration(const void* address, const void** begin, size_t* bytes) {
 
 void* madeUpKernel(void (*body)(const unsigned long long* parameters), unsigned count) {
   const Lock lock(world().mutex);
-  return world().kernels.add(std::make_shared<Kernel>(Kernel{body, count}));
+  return world().kernels.add(std::make_shared<Kernel>(Kernel{body, std::vector<unsigned>(count, 8)}));
 }
 
 }  // extern "C"

@@ -4,6 +4,7 @@
 #include "support/made_up_cuda/captures.h"
 #include "support/made_up_cuda/contexts.h"
 #include "support/made_up_cuda/entry.h"
+#include "support/made_up_cuda/kernels.h"
 
 using namespace pinion::made_up_cuda;  // NOLINT(google-build-using-namespace): the exports are C
 
@@ -103,12 +104,10 @@ Result cuModuleUnload(Handle) {
   return kSuccess;
 }
 
-/// Any name is a kernel that does nothing.
 Result cuModuleGetFunction(Handle* function, Handle, const char* name) {
   MADE_UP_CALL(Need::kContext);
-  Handle& known = world().named_kernels[name];
-  if (!known) known = world().kernels.add(std::make_shared<Kernel>());
-  *function = known;
+  if (!function || !name) return kInvalidValue;
+  *function = named_kernel(name);
   return kSuccess;
 }
 

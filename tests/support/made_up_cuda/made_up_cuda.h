@@ -16,6 +16,9 @@
 // process with a line, if it calls after the driver's exit handler (else such calls return 4). Read by
 // cuGetProcAddress: MADE_UP_CUDA_ANY_NAME=1 makes unknown names functions that return 801.
 //
+// driver_facts, which measures real drivers, runs on it and gets the answers of docs/gpu-driver.md, times
+// apart: LD_LIBRARY_PATH=build/tests/made_up_cuda build/tests/driver_facts waits returns partly captures.
+//
 // The name cuMemcpyOfTomorrow (version 13010) stands for a copy that no front knows.
 //
 // The controls may be called by any thread, beside any call. Streams are named by handle, 1 and 2 (the

@@ -42,11 +42,13 @@ Result put(Call& call, const StreamPointer& stream, std::function<Result()> body
 Result launch_kernel(Call& call, const StreamPointer& stream, Handle function, void** parameters) {
   const auto kernel = world().kernels.find(function);
   if (!kernel || stream->context != call.context()) return kInvalidHandle;
-  std::vector<unsigned long long> values(kernel->parameters);
-  for (unsigned i = 0; i < kernel->parameters; ++i) std::memcpy(&values[i], parameters[i], sizeof values[i]);
+  std::vector<unsigned long long> values(kernel->parameters.size());
+  for (std::size_t i = 0; i < values.size(); ++i)
+    std::memcpy(&values[i], parameters[i], kernel->parameters[i]);
   return put(call, stream, [kernel, values] {
+    self().fault = false;
     if (kernel->body) kernel->body(values.data());
-    return kSuccess;
+    return self().fault ? kIllegalAddress : kSuccess;
   });
 }
 

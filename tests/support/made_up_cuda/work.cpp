@@ -10,7 +10,7 @@ namespace pinion::made_up_cuda {
 namespace {
 
 /// A stream takes so much pending work; a call that adds more waits.
-constexpr std::size_t kMostPending = 1020;
+constexpr std::size_t kMostPending = 1021;  // a gate and 1,020 launches
 constexpr std::chrono::microseconds kPoll{50};
 
 /// Whether work of that number need not wait for other streams: the legacy stream and the blocking ones

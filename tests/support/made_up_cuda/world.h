@@ -40,10 +40,10 @@ struct Event {
   std::shared_ptr<Capture> capture;  ///< it was recorded in a stream that captured
 };
 
-/// A function of a module: a host function and how many parameters of 8 bytes it takes.
+/// A function of a module: a host function, and the bytes of each of its parameters.
 struct Kernel {
   void (*body)(const unsigned long long*) = nullptr;
-  unsigned parameters = 0;
+  std::vector<unsigned> parameters;
 };
 
 struct Settings {
@@ -93,6 +93,7 @@ struct Thread {
   std::vector<Handle> contexts;  ///< the last one is current
   int capture_mode = 0;
   int in_callback = 0;
+  bool fault = false;  ///< the kernel that it runs has used memory that is none
 };
 Thread& self();
 

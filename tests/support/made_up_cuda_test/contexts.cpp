@@ -272,6 +272,15 @@ TEST_F(MadeUpContexts, AnEventIsRecordedInItsOwnContextOnly) {
   call<Result(Context)>("cuCtxDestroy_v2")(second);
 }
 
+TEST_F(MadeUpContexts, AKernelThatUsesNoMemoryIsAFault) {
+  gpu::Function look = nullptr;
+  ASSERT_EQ(cuda().module_function(&look, nullptr, "look"), kSuccess);
+  DevicePointer nowhere = 64, quarter = 16, log = device_;
+  void* parameters[] = {&nowhere, &quarter, &log};
+  ASSERT_EQ(cuda().launch(look, 1, 1, 1, 1, 1, 1, 0, stream_, parameters, nullptr), kSuccess);
+  EXPECT_EQ(cuda().stream_synchronize(stream_), 700);
+}
+
 TEST_F(MadeUpContexts, CallsInsideACallbackAreNotPermitted) {
   struct Seen {
     Pages memory{kMiB};
