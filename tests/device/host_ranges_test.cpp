@@ -96,6 +96,23 @@ TEST(HostRanges, ABarOutlastsItsCallUntilItsMemoryIsGone) {
   EXPECT_TRUE(ranges.begin_registration({1300, 4000}));
 }
 
+TEST(HostRanges, ABarEndsAsItsMemoryIsUnmapped) {
+  HostRanges ranges;
+  const auto change = [&](Range range, ChangeKind kind) {
+    EXPECT_EQ(ranges.changing({.range = range, .kind = kind}), Answer::proceed);
+  };
+  ranges.bar({1000, 2000});
+  change({0, 4096}, ChangeKind::zeros);
+  change({0, 4096}, ChangeKind::rights);
+  EXPECT_FALSE(ranges.begin_registration({1000, 2000})) << "it is mapped still";
+  change({0, 4096}, ChangeKind::unmap);
+  ranges.bar({3000, 3500});  // of the memory that was mapped since
+  EXPECT_FALSE(ranges.begin_registration({3400, 4000}));
+  EXPECT_TRUE(ranges.begin_registration({1000, 2000}));
+  change({0, 4096}, ChangeKind::other);
+  EXPECT_TRUE(ranges.begin_registration({3400, 4000}));
+}
+
 TEST(HostRanges, AChildHasNone) {
   HostRanges ranges;
   ASSERT_TRUE(ranges.begin_registration({100, 200}));

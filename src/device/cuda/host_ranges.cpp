@@ -28,7 +28,11 @@ bool overlaps(const Ranges& ranges, Range range) {
 
 bool HostRanges::begin_registration(Range range) {
   const MutexLock lock(mutex_);
-  if (range.empty() || touches(range) || is_closed(range)) return false;
+  if (range.empty() || touches(range)) return false;
+  if (is_closed(range)) {
+    unbar_unmapped();
+    if (is_closed(range)) return false;
+  }
   registered_.emplace(range.begin, range.end);
   return true;
 }
@@ -50,6 +54,7 @@ void HostRanges::abandon_after_fork() {
   new (&registered_) Ranges;
   new (&closed_) std::vector<Range>;
   new (&barred_) Ranges;
+  unmapped_.forget();
 }
 
 bool HostRanges::close(std::span<const Range> ranges) {
@@ -73,6 +78,8 @@ void HostRanges::open(std::span<const Range> ranges) {
 void HostRanges::bar(Range range) {
   if (range.empty()) return;
   const MutexLock lock(mutex_);
+  unbar_unmapped();  // what was unmapped earlier is other memory
+  unmapped_.mark(range);
   // One range takes the place of all that it overlaps or touches.
   auto next = barred_.lower_bound(range.begin);
   if (next != barred_.begin() && std::prev(next)->second >= range.begin) --next;
@@ -86,6 +93,22 @@ void HostRanges::bar(Range range) {
 void HostRanges::unbar(Range range) {
   if (range.empty()) return;
   const MutexLock lock(mutex_);
+  unbar_locked(range);
+}
+
+Answer HostRanges::changing(const MemoryChange& change) {
+  if (!change.is_advice() && change.kind != ChangeKind::rights) unmapped_.post(change.range);
+  return Answer::proceed;
+}
+
+/// Bars of events that were lost stay, which costs speed alone.
+void HostRanges::unbar_unmapped() {
+  bool lost = false;
+  UnmappedRanges::Event event;
+  while (unmapped_.take(event, lost)) unbar_locked(event.range);
+}
+
+void HostRanges::unbar_locked(Range range) {
   auto next = first_behind(barred_, range.begin);
   while (next != barred_.end() && next->first < range.end) {
     const Range bar{next->first, next->second};
@@ -111,7 +134,7 @@ bool HostRanges::touches(Range range) const { return overlaps(registered_, range
 
 bool HostRanges::is_closed(Range range) const {
   const auto in_range = [range](Range closed) { return !closed.empty() && closed.overlaps(range); };
-  return std::any_of(closed_.begin(), closed_.end(), in_range) || overlaps(barred_, range);
+  return overlaps(barred_, range) || std::any_of(closed_.begin(), closed_.end(), in_range);
 }
 
 HostRanges& host_ranges() {

@@ -4,7 +4,8 @@
 // on pinned memory, and return before it has read (docs/gpu-driver.md). Ranges are of bytes; empty ones are
 // ignored.
 //
-// Owns both sets; one mutex, held for a look-up only. Ordinary code of any thread, never from hooks.
+// Owns both sets; one mutex, held for a look-up only. Ordinary code of any thread; the sink's function alone
+// is for hooks.
 #pragma once
 
 #include <map>
@@ -14,10 +15,12 @@
 
 #include "base/mutex.h"
 #include "base/range.h"
+#include "monitor/event_board.h"
+#include "monitor/memory_sink.h"
 
 namespace pinion::cuda {
 
-class HostRanges {
+class HostRanges final : public MemorySink {
  public:
   // ---- the device ----
 
@@ -36,17 +39,27 @@ class HostRanges {
   [[nodiscard]] bool close(std::span<const Range> ranges);
   /// Undoes one close() of the same ranges.
   void open(std::span<const Range> ranges);
-  /// Closes a range for good: until its memory is unmapped. The caller has closed it before.
+  /// Closes a range for good: until its memory is unmapped, if this object is a sink of memory events. The
+  /// caller has closed it before.
   void bar(Range range);
-  /// The memory of bars within it is gone.
+  /// Ends bars within the range.
   void unbar(Range range);
   /// The registration that holds the address; nothing: there is none.
   std::optional<Range> registration_of(Address address) const;
   bool touches_registration(Range range) const;
 
+  // ---- memory events; hooks ----
+
+  Answer changing(const MemoryChange& change) override;
+
  private:
+  using UnmappedRanges = BasicEventBoard<256>;
+
   bool touches(Range range) const REQUIRES(mutex_);
   bool is_closed(Range range) const REQUIRES(mutex_);
+  void unbar_locked(Range range) REQUIRES(mutex_);
+  /// Ends bars whose memory has been unmapped.
+  void unbar_unmapped() REQUIRES(mutex_);
 
   /// Ranges that never overlap: begin to end.
   using Ranges = std::map<Address, Address>;
@@ -55,6 +68,7 @@ class HostRanges {
   Ranges registered_ GUARDED_BY(mutex_);
   std::vector<Range> closed_ GUARDED_BY(mutex_);  ///< once for each close()
   Ranges barred_ GUARDED_BY(mutex_);
+  UnmappedRanges unmapped_;  ///< near bars; the mutex guards reading
 };
 
 /// Returns those of the process.

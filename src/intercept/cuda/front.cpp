@@ -136,8 +136,11 @@ bool find_lease(Registrations& registrations, const LinearCopy& copy, const Entr
 }
 
 void watch_memory() {
-  static const Error refused = memory_events::add(g_history);
-  static_cast<void>(refused);  // each buffer then counts as one that stays
+  static const Error refused = [] {
+    const Error error = memory_events::add(host_ranges());  // else bars stay
+    return error ? error : memory_events::add(g_history);   // else each buffer counts as one that stays
+  }();
+  static_cast<void>(refused);
 }
 
 /// Counts a copy from call to return, where the call returns no sooner than the copy is done.
