@@ -8,6 +8,7 @@
 #include "intercept/cuda/driver.h"
 #include "intercept/cuda/front.h"
 #include "intercept/cuda/staged_copy.h"
+#include "intercept/cuda/submission_gate.h"
 
 namespace pinion::cuda {
 
@@ -80,6 +81,15 @@ unsigned long long id_of(Context context) {
   return 0;
 }
 
+/// Makes a call that may end a context; 0: any. A copy of another thread may come between the call and what
+/// is said about it.
+Result end_contexts(unsigned long long id, PlainCall plain) {
+  staging_contexts_changed(id);
+  const Result result = plain();
+  staging_contexts_changed(id);
+  return result;
+}
+
 }  // namespace
 
 Result register_host(Range range, PlainCall plain) {
@@ -141,21 +151,15 @@ Result pointer_attributes(unsigned count, const int* attributes, void** values, 
              : plain();
 }
 
-Result begin_capture(Stream, PlainCall plain) { return plain(); }
-
-Result destroy_context(Context context, PlainCall plain) {
-  staging_contexts_changed(id_of(context));
+Result begin_capture(Stream stream, PlainCall plain) {
+  const SubmissionGate::Entry entry(submission_gate(), stream);
   return plain();
 }
 
-Result release_primary_context(Ordinal, PlainCall plain) {
-  staging_contexts_changed(0);
-  return plain();
-}
+Result destroy_context(Context context, PlainCall plain) { return end_contexts(id_of(context), plain); }
 
-Result reset_primary_context(Ordinal, PlainCall plain) {
-  staging_contexts_changed(0);
-  return plain();
-}
+Result release_primary_context(Ordinal, PlainCall plain) { return end_contexts(0, plain); }
+
+Result reset_primary_context(Ordinal, PlainCall plain) { return end_contexts(0, plain); }
 
 }  // namespace pinion::cuda

@@ -122,10 +122,13 @@ bool PinnedRings::wants_preparing(Ring& ring, const ContextKey& key) {
 }
 
 PinnedRings::Prepared PinnedRings::prepare(Ring& ring, const Driver& driver) {
-  const SubmissionGate::Exclusive everything(submission_gate());
+  const SubmissionGate::Exclusive everything(submission_gate(), driver, ring.key.context);
   if (!everything.held()) return Prepared::later;
   const RelaxedCapture relaxed(driver);
-  if (const Result registered = register_memory(ring, driver); registered != kSuccess) {
+  const Result registered = register_memory(ring, driver);
+  // Its context was not the one that changed.
+  if (registered == kAlreadyRegistered) return Prepared::yes;
+  if (registered != kSuccess) {
     warn("copies are not staged: the driver does not register %zu MiB (cuMemHostRegister: error %d)",
          kRingBytes / kMiB, registered);
     return Prepared::never;
@@ -133,6 +136,7 @@ PinnedRings::Prepared PinnedRings::prepare(Ring& ring, const Driver& driver) {
   for (std::size_t i = 0; i < kEvents; ++i) {
     if (driver.event_create(&ring.events[i], kEventBlocking | kEventNoTiming) == kSuccess) continue;
     while (i-- > 0) driver.event_destroy(ring.events[i]);
+    ring.registered_by = {};  // it is without events
     return Prepared::never;
   }
   return Prepared::yes;
@@ -143,10 +147,8 @@ Result PinnedRings::register_memory(Ring& ring, const Driver& driver) {
     if (ring.memory == nullptr) ring.memory = map_ring();
     if (ring.memory == nullptr) return kOutOfMemory;
     const Result registered = driver.host_register(ring.memory, kRingBytes, kRegisterPortable);
-    if (registered == kAlreadyRegistered) {
-      // It holds on where another context was the one that changed.
-      if (ring.registered_by == ring.key) return kSuccess;
-      // It holds in a context that may end at any time: its memory is left to it.
+    if (registered == kAlreadyRegistered && !(ring.registered_by == ring.key)) {
+      // It holds in a context that may end at any time, which keeps the memory.
       ring.memory = nullptr;
       continue;
     }

@@ -89,6 +89,7 @@ class PinnedRings {
   /// True: the caller has to prepare it.
   bool wants_preparing(Ring& ring, const ContextKey& key) REQUIRES(mutex_);
   static Prepared prepare(Ring& ring, const Driver& driver);
+  /// AlreadyRegistered: it was so by this context.
   static Result register_memory(Ring& ring, const Driver& driver);
   void note(Ring& ring, Prepared prepared);
   bool give(Ring& ring, std::size_t bytes, Part& part) REQUIRES(mutex_);

@@ -8,6 +8,7 @@
 
 #include "base/atomics.h"
 #include "base/clock.h"
+#include "device/cuda/host_ranges.h"
 #include "engine/copy_counters.h"
 #include "intercept/cuda/copy_threads.h"
 #include "intercept/cuda/ring.h"
@@ -44,7 +45,9 @@ bool is_one_allocation(const Driver& driver, DevicePointer device, std::size_t b
   return begin <= device && device - begin <= size && bytes <= size - (device - begin);
 }
 
-bool is_pageable(const Driver& driver, const void* host) {
+/// Memory that we have registered is pageable to the program.
+bool counts_as_pageable(const Driver& driver, const void* host) {
+  if (host_ranges().registration_of(reinterpret_cast<Address>(host))) return true;
   unsigned type = 0;
   const auto pointer = static_cast<DevicePointer>(reinterpret_cast<Address>(host));
   return driver.pointer_attribute(&type, kAttributeMemoryType, pointer) == kInvalidValue;
@@ -230,7 +233,7 @@ std::optional<Result> staged_copy(const Driver& driver, const LinearCopy& copy) 
   const Time began = monotonic_now();
   ContextKey key;
   if (!find_context(driver, copy.stream, key) || captures(driver, copy.stream)) return std::nullopt;
-  if (!is_pageable(driver, copy.host) || !is_one_allocation(driver, copy.device, copy.bytes))
+  if (!counts_as_pageable(driver, copy.host) || !is_one_allocation(driver, copy.device, copy.bytes))
     return std::nullopt;
   PinnedRings::Part part(pinned_rings(), driver, key, copy.bytes);
   if (!part) return std::nullopt;

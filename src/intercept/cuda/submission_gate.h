@@ -120,9 +120,9 @@ class BasicSubmissionGate {
       exclusion.non_blocking = is_non_blocking(driver, stream);
       place_ = gate_.exclude(exclusion);
     }
-    /// Of all streams. Not held if there is another exclusion.
-    explicit Exclusive(BasicSubmissionGate& gate) : gate_(gate) {
-      place_ = gate_.exclude({kEverything, nullptr, false, &submitting_thread(), nullptr});
+    /// Of all streams of the context. Not held if there is another exclusion.
+    Exclusive(BasicSubmissionGate& gate, const Driver& driver, Context context) : gate_(gate) {
+      place_ = gate_.exclude({kEverything, context, false, &submitting_thread(), &driver});
     }
     ~Exclusive() { end(); }
     Exclusive(const Exclusive&) = delete;
@@ -225,10 +225,12 @@ class BasicSubmissionGate {
   }
   /// Asks the driver about the entry's own stream. What it refuses to say counts as a conflict.
   static bool conflicts(Word word, const Exclusion& other) {
-    if (is_one_stream(word, other.stream)) return true;
-    if (!is_legacy(word) && !is_legacy(other.stream)) return false;
     const auto stream = reinterpret_cast<Stream>(word);
-    if (other.non_blocking || is_non_blocking(*other.driver, stream)) return false;
+    if (other.stream != kEverything) {
+      if (is_one_stream(word, other.stream)) return true;
+      if (!is_legacy(word) && !is_legacy(other.stream)) return false;
+      if (other.non_blocking || is_non_blocking(*other.driver, stream)) return false;
+    }
     Context context = nullptr;
     const Result asked = is_default(word) ? other.driver->context_current(&context)
                                           : other.driver->stream_context(stream, &context);

@@ -162,6 +162,7 @@ TEST_F(Ring, KeepsItsRegistrationIfAnotherContextChanged) {
   EXPECT_EQ(world.events, static_cast<int>(kEvents));
   rings_->contexts_changed(0);
   EXPECT_TRUE(*part(kMiB)) << "still registered";
+  EXPECT_EQ(world.events, static_cast<int>(kEvents)) << "and with its events";
   EXPECT_EQ(world.registered.size(), 1u);
 }
 

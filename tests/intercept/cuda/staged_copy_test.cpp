@@ -250,6 +250,33 @@ TEST_F(Staged, ARingIsMadeBesideACapture) {
   EXPECT_EQ(call<End>("cuStreamEndCapture")(stream_, &graph), kSuccess) << "the capture is lost";
 }
 
+TEST_F(Staged, ACaptureBeginsBeforeACopyOrAfterIt) {
+  using Begin = Result(Stream, int);
+  using End = Result(Stream, void**);
+  const Memory host(8 * kMiB);
+  std::atomic<bool> stop{false};
+  std::thread capturer = in_thread([&] {
+    while (!stop) {
+      {
+        const SubmissionGate::Entry entry(submission_gate(), stream_);
+        ASSERT_EQ(call<Begin>("cuStreamBeginCapture_v2")(stream_, kCaptureThreadLocal), kSuccess);
+      }
+      std::this_thread::sleep_for(std::chrono::microseconds(100));
+      void* graph = nullptr;
+      ASSERT_EQ(call<End>("cuStreamEndCapture")(stream_, &graph), kSuccess) << "the capture is lost";
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  });
+  for (int staged = 0; staged < 20;) {
+    // Work of the legacy stream fails while a blocking stream captures.
+    const auto result = staged_copy(driver(), to(host.data(), 8 * kMiB, kLegacyStream));
+    EXPECT_EQ(result.value_or(kSuccess), kSuccess);
+    if (result) ++staged;
+  }
+  stop = true;
+  capturer.join();
+}
+
 // ---- streams that wait ----
 
 TEST_F(Staged, ACopyReadsItsSourceWhenItsTurnComes) {

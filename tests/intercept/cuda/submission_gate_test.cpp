@@ -141,9 +141,9 @@ TEST_F(Gate, AnExclusionGivesUpWhileAConflictingCopyWaits) {
   EXPECT_TRUE(alone.held());
 }
 
-TEST_F(Gate, AnExclusionOfAllStreamsIsHadAtOnceOrNotAtAll) {
+TEST_F(Gate, AnExclusionOfAContextIsHadAtOnceOrNotAtAll) {
   {
-    SubmissionGate::Exclusive all(*gate_);
+    SubmissionGate::Exclusive all(*gate_, kDriver, kHere);
     ASSERT_TRUE(all.held());
     std::atomic<bool> inside{false};
     std::thread other([&] {
@@ -151,10 +151,11 @@ TEST_F(Gate, AnExclusionOfAllStreamsIsHadAtOnceOrNotAtAll) {
       inside = true;
     });
     std::thread refused([&] {
-      const SubmissionGate::Exclusive second(*gate_);
+      const SubmissionGate::Exclusive second(*gate_, kDriver, kHere);
       EXPECT_FALSE(second.held());
     });
     refused.join();
+    std::thread([&] { const SubmissionGate::Entry elsewhere(*gate_, kForeign); }).join();
     std::this_thread::sleep_for(std::chrono::milliseconds(20));
     EXPECT_FALSE(inside);
     all.end();
@@ -167,7 +168,7 @@ TEST_F(Gate, AnExclusionOfAllStreamsIsHadAtOnceOrNotAtAll) {
     while (!leave) std::this_thread::yield();
   });
   ASSERT_TRUE(test::eventually([&] { return entered.load(); }));
-  EXPECT_FALSE(SubmissionGate::Exclusive(*gate_).held());
+  EXPECT_FALSE(SubmissionGate::Exclusive(*gate_, kDriver, kHere).held());
   leave = true;
   other.join();
 }
