@@ -313,17 +313,19 @@ void captured_beside() {
       unmap_memory(memory, 8 * kMiB);
     }
   });
-  bool all = true;
-  for (int i = 0; i < 40; ++i) {
+  std::string lost;
+  for (int i = 0; i < 40 && lost.empty(); ++i) {
     Graph graph = nullptr;
-    all = driver().begin_capture(stream, kCaptureThreadLocal) == kSuccess && all;
-    all = driver().set_bytes_async(device, 1, 4096, stream) == kSuccess && all;
+    const Result begun = driver().begin_capture(stream, kCaptureThreadLocal);
+    const Result added = driver().set_bytes_async(device, 1, 4096, stream);
     std::this_thread::sleep_for(std::chrono::milliseconds(3));
-    all = driver().end_capture(stream, &graph) == kSuccess && all;
+    const Result ended = driver().end_capture(stream, &graph);
+    if (begun != kSuccess || added != kSuccess || ended != kSuccess)
+      lost = "LOST: begin " + result(begun) + ", add " + result(added) + ", end " + result(ended);
   }
   stop = true;
   copier.join();
-  say("forty captures beside a thread that copies", all ? "intact" : "LOST");
+  say("forty captures beside a thread that copies", lost.empty() ? "intact" : lost);
 }
 
 void files() {

@@ -21,7 +21,8 @@ Result set(Call& call, Default meaning, const void* handle, const Rows& rows, Va
   const auto bytes = std::make_shared<std::vector<char>>(sizeof value * rows.width * rows.height);
   for (std::size_t i = 0; i < rows.width * rows.height; ++i)
     std::memcpy(bytes->data() + i * sizeof value, &value, sizeof value);
-  // The source of the rows is this block, which the work reads instead of an address.
+  // The source of the rows is this block, which the work reads instead of an address. Registrations of the
+  // program may lie around it.
   Transfer transfer;
   transfer.width = transfer.from.pitch = sizeof value * rows.width;
   transfer.height = rows.height;
@@ -30,7 +31,7 @@ Result set(Call& call, Default meaning, const void* handle, const Rows& rows, Va
   transfer.to.address = rows.to;
   transfer.to.pitch = rows.pitch;
   if (const Result refused = check_capture(*stream)) return refused;
-  if (const Result refused = prepare(transfer)) return refused;
+  if (const Result refused = prepare(transfer, true)) return refused;
   if (transfer.to.pageable()) return kInvalidValue;
   const auto body = [transfer, bytes] { return run(transfer, bytes.get()); };
   if (stream->capture) {

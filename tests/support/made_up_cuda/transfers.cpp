@@ -68,7 +68,7 @@ Range Transfer::range(const Place& place) const {
   return {place.address, place.address + (depth - 1) * place.slice + (height - 1) * place.pitch + width};
 }
 
-Result prepare(Transfer& t) {
+Result prepare(Transfer& t, bool own_source) {
   DeviceMemory& memory = world().memory;
   if (t.bytes() == 0) return kSuccess;
   // Rows that follow each other directly are one row.
@@ -78,6 +78,7 @@ Result prepare(Transfer& t) {
     t.from.pitch = t.to.pitch = t.width;
   }
   for (Place* const place : {&t.from, &t.to}) {
+    if (own_source && place == &t.from) continue;
     const Range range = t.range(*place);
     if (range.begin == 0 || range.end < range.begin) return kInvalidValue;
     place->device = memory.is_device(range.begin);

@@ -30,7 +30,8 @@ struct Transfer {
 };
 
 /// Decides what the ends are. An error: a range is not the device's, or leaves its registration.
-Result prepare(Transfer& transfer);
+/// `own_source`: the source is the driver's own memory, whatever is registered around it.
+Result prepare(Transfer& transfer, bool own_source = false);
 /// Reads the source into one run of bytes.
 std::vector<char> gather(const Transfer& transfer);
 /// Moves the bytes, from `staged` if it is given.
