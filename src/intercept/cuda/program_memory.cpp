@@ -1,7 +1,9 @@
 #include "intercept/cuda/program_memory.h"
 
+#include <chrono>
 #include <map>
 #include <optional>
+#include <thread>
 
 #include "base/mutex.h"
 #include "device/cuda/host_ranges.h"
@@ -108,9 +110,10 @@ Result unregister_host(void* memory, PlainCall plain) {
 
 Result allocate_host(void** memory, std::size_t bytes, PlainCall plain) {
   Result result = plain();
-  if (result == kAlreadyRegistered) {
-    // The memory that the driver has mapped for it was ours to register earlier.
+  // The memory that the driver has mapped for it was ours to register earlier. The helper may be at it.
+  for (int tries = 0; result == kAlreadyRegistered && tries < 200; ++tries) {
     let_doomed_go();
+    std::this_thread::sleep_for(std::chrono::microseconds(50 * tries));
     result = plain();
   }
   if (result == kSuccess && memory != nullptr && *memory != nullptr)
