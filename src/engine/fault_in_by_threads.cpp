@@ -82,7 +82,7 @@ class Threads {
 
  private:
   void work() {
-    FaultPace pace;
+    FaultPace pace(false);  // the registration alone would hold the map all the time
     while (!failed_.load(std::memory_order_relaxed)) {
       const PreparationPieces::Part part = parts_.take();
       if (part.piece == nullptr) return;

@@ -17,18 +17,31 @@ Error FaultPace::fault_in(Range pages, bool for_writing) {
 
 std::size_t FaultPace::next_step() {
   Time now = monotonic_now();
-  if (step_began_ != 0) learn(now - step_began_);
-  now = MapChanges::are_seen() ? give_way(now) : pause(now);
+  if (step_began_ != 0) learn(now);
+  if (now < crowded_until_) now = rest(now);
+  if (MapChanges::are_seen())
+    now = give_way(now);
+  else if (pauses_)
+    now = pause(now);
   step_began_ = now;
   return step_;
 }
 
 /// Hugepages come whole, so that most of their steps are over at once: these become longer.
-void FaultPace::learn(Duration took) {
+void FaultPace::learn(Time now) {
+  const Duration took = now - step_began_;
+  if (took > kLostCore) crowded_until_ = now + kCrowded;
   if (took > kLongStep)
     step_ = std::max(step_ / 2, kLeastStep);
   else if (took < kLongStep / 4)
     step_ = std::min(step_ * 2, kMostStep);
+}
+
+/// A thread that sleeps begins a new time slice.
+Time FaultPace::rest(Time now) {
+  if (now - rested_ < kRun) return now;
+  std::this_thread::sleep_for(std::chrono::microseconds(20));
+  return rested_ = monotonic_now();
 }
 
 Time FaultPace::give_way(Time now) {
