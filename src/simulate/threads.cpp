@@ -134,8 +134,8 @@ bool Threads::acquire(std::uint16_t number, const Operation& operation) {
     granted(number);
     return true;
   }
-  calls_.acquire(call_of(number),
-                 {.pages = operation.range.to_pages(), .large = large, .access = operation.access});
+  const Range unit = domains_.of(operation.range).unit_of(operation.range);
+  calls_.acquire(call_of(number), {.pages = unit, .large = large, .access = operation.access});
   return false;
 }
 

@@ -21,6 +21,7 @@ struct CostModel {
   double deregister_ns_per_page = 0;  ///< a, deregistration
   double deregister_ns_base = 0;      ///< b, deregistration
   DeviceCaps caps;
+  bool byte_ranges = false;  ///< DeviceCapabilities::byte_ranges
 
   Duration register_cost(std::size_t pages) const {
     return cost(register_ns_per_page, pages, register_ns_base);

@@ -23,6 +23,7 @@ std::string ModelDevice::description() const {
 DeviceCapabilities ModelDevice::capabilities() const {
   DeviceCapabilities capabilities;
   capabilities.caps = nic_.caps;
+  capabilities.byte_ranges = nic_.byte_ranges;
   return capabilities;
 }
 

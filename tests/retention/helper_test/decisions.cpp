@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <vector>
 
 #include "fixture.h"
 #include "predict/shortest.h"
@@ -42,6 +43,33 @@ TEST_F(RetentionTest, EarliestDeadlineOfBuffersInOneRegion) {
   EXPECT_EQ(device.live_regions(), 0u);
   ASSERT_EQ(retention.queue().size(), 2u);
   EXPECT_EQ(retention.queue().first().deadline, kStart + 5 * kMillisecond);
+}
+
+TEST_F(RetentionTest, RangesOfBytesAreBuffersOfTheirOwnInAPage) {
+  CostModel nic = RetentionTest::nic();
+  nic.byte_ranges = true;
+  ModelDevice of_bytes(nic);
+  domain.reopen(of_bytes, budget);
+  const Range page = virtual_pages(0, 1);
+  const Range first{page.begin + 100, page.begin + 200}, second{page.begin + 200, page.begin + 300};
+  for (const Time time : {kStart, kStart + kPeriod}) {
+    use(first, time);
+    use(second, time);
+    settle(time);
+  }
+  EXPECT_EQ(of_bytes.live_regions(), 0u);
+  ASSERT_EQ(retention.queue().size(), 2u);
+  std::vector<Range> ahead;
+  const Time due = kStart + 2 * kPeriod;
+  for (auto action = retention.next(due); action.kind == Kind::register_ahead; action = retention.next(due)) {
+    ahead.push_back(action.pages);
+    register_ahead(action, due);
+  }
+  std::sort(ahead.begin(), ahead.end(), [](Range a, Range b) { return a.begin < b.begin; });
+  EXPECT_EQ(ahead, (std::vector{first, second}));
+  EXPECT_EQ(of_bytes.live_regions(), 2u);
+  EXPECT_FALSE(use(first, due)) << "in time";
+  retire_all(domain, Actor::helper);
 }
 
 // The helper looks after the use should have come: it is due at any moment, and the paper's inequality does

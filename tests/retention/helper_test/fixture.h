@@ -81,7 +81,7 @@ class RetentionTest : public ::testing::Test {
     runlog::Event lease = lease_of(range, time, time, site);
     Region* region = domain.try_hit(range, Access::read, recent);
     if (!region) {
-      Acquisition acquisition(domain, {.pages = range.to_pages()});
+      Acquisition acquisition(domain, {.pages = domain.unit_of(range)});
       EXPECT_EQ(run_blocking(acquisition, Actor::application), AcquireStep::leased);
       region = acquisition.result().region;
       lease.outcome = runlog::Outcome::miss;
