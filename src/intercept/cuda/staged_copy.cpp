@@ -23,7 +23,33 @@ namespace {
 using namespace staging;
 
 /// A context is lost: the driver is left alone.
-std::atomic<bool> off{false};
+constinit std::atomic<bool> off{false};
+
+/// Copies that waited for streams which other threads kept busy, and were left to the driver in the end. More
+/// are left to it at once after each.
+class Contention {
+ public:
+  /// Whether this copy is one of those.
+  bool leaves_to_driver() {
+    unsigned left = left_.load(std::memory_order_relaxed);
+    while (left != 0) {
+      if (left_.compare_exchange_weak(left, left - 1, std::memory_order_relaxed)) return true;
+    }
+    return false;
+  }
+  void note() {
+    const unsigned next = std::min(2 * last_.load(std::memory_order_relaxed) + 1, kMostLeft);
+    last_.store(next, std::memory_order_relaxed);
+    left_.store(next, std::memory_order_relaxed);
+  }
+  void note_success() {
+    if (last_.load(std::memory_order_relaxed) != 0) last_.store(0, std::memory_order_relaxed);
+  }
+
+ private:
+  std::atomic<unsigned> last_{0}, left_{0};
+};
+constinit Contention contention;
 
 void watch_forks() {
   [[maybe_unused]] static const int once = ::pthread_atfork(nullptr, nullptr, [] {
@@ -197,10 +223,10 @@ class Pieces {
 
 enum class Reached { idle, busy, no };
 
-/// Whether the stream's work is done. The caller is exclusive: nothing can be added to it.
-Reached look(const Driver& driver, Stream stream, Event event) {
+/// Whether the stream's work is done within the time. The caller is exclusive: nothing can be added to it.
+Reached look(const Driver& driver, Stream stream, Event event, Duration patience) {
   if (captures(driver, stream) || driver.event_record(event, stream) != kSuccess) return Reached::no;
-  const Time until = monotonic_now() + kSpin;
+  const Time until = monotonic_now() + patience;
   Result asked = kNotReady;
   while ((asked = driver.event_query(event)) == kNotReady && monotonic_now() < until) StdAtomics::relax();
   if (asked == kNotReady) return Reached::busy;
@@ -215,13 +241,14 @@ std::optional<Result> run_when_idle(const Driver& driver, const LinearCopy& copy
   for (int round = 0; round < kRounds; ++round) {
     {
       const SubmissionGate::Exclusive alone(submission_gate(), driver, copy.stream, context);
-      if (!alone.held()) return std::nullopt;
-      const Reached reached = look(driver, copy.stream, event);
+      if (!alone.held()) break;
+      const Reached reached = look(driver, copy.stream, event, round == 0 ? kSpin : kLastSpin);
       if (reached == Reached::no) return std::nullopt;
       if (reached == Reached::idle) return Pieces(driver, copy, part).run();
     }
     if (driver.event_synchronize(event) != kSuccess) return std::nullopt;
   }
+  contention.note();
   return std::nullopt;
 }
 
@@ -229,6 +256,7 @@ std::optional<Result> run_when_idle(const Driver& driver, const LinearCopy& copy
 
 std::optional<Result> staged_copy(const Driver& driver, const LinearCopy& copy) {
   if (copy.bytes < kLeastBytes || off.load(std::memory_order_relaxed)) return std::nullopt;
+  if (contention.leaves_to_driver()) return std::nullopt;
   watch_forks();
   const Time began = monotonic_now();
   ContextKey key;
@@ -244,6 +272,7 @@ std::optional<Result> staged_copy(const Driver& driver, const LinearCopy& copy) 
     off.store(true, std::memory_order_relaxed);
     part.leave_to_engine();
   }
+  contention.note_success();
   if (*result == kSuccess)
     copy_counters().add(copy.direction == Direction::to_device, runlog::CopyWay::staged, copy.bytes,
                         monotonic_now() - began);
