@@ -2,36 +2,57 @@
 // that it can neither use nor wait for. It is plain memory of its own mapping, so that the driver treats it
 // as it would have treated the program's.
 //
+// The kernel may map it where a registration of unmapped memory still waits for its end: the driver would
+// take the shadow for that old memory. Such a mapping is put aside, and the shadow's own stays closed to
+// registration.
+//
 // Owned by the calling thread, for the time of the call.
 #pragma once
 
 #include <sys/mman.h>
 
+#include <array>
 #include <cstddef>
 #include <cstring>
+
+#include "device/cuda/host_ranges.h"
 
 namespace pinion::cuda {
 
 class Shadow {
  public:
-  explicit Shadow(std::size_t bytes)
-      : bytes_(bytes),
-        memory_(::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {}
+  explicit Shadow(std::size_t bytes) : bytes_(bytes) {
+    std::array<void*, 64> aside;
+    std::size_t count = 0;
+    while (count < aside.size() && !*this) {
+      void* const mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      if (mapped == MAP_FAILED) break;
+      const Range range = Range::of(mapped, bytes);
+      if (host_ranges().close({&range, 1}))
+        memory_ = mapped;
+      else
+        aside[count++] = mapped;
+    }
+    while (count > 0) ::munmap(aside[--count], bytes);
+  }
   ~Shadow() {
-    if (*this) ::munmap(memory_, bytes_);
+    if (!*this) return;
+    const Range range = Range::of(memory_, bytes_);
+    host_ranges().open({&range, 1});
+    ::munmap(memory_, bytes_);
   }
   Shadow(const Shadow&) = delete;
   Shadow& operator=(const Shadow&) = delete;
 
   /// False: there is no memory for it.
-  explicit operator bool() const { return memory_ != MAP_FAILED; }
+  explicit operator bool() const { return memory_ != nullptr; }
   void* memory() const { return memory_; }
   void read_from(const void* host) { std::memcpy(memory_, host, bytes_); }
   void write_to(void* host) const { std::memcpy(host, memory_, bytes_); }
 
  private:
   const std::size_t bytes_;
-  void* const memory_;
+  void* memory_ = nullptr;
 };
 
 }  // namespace pinion::cuda
