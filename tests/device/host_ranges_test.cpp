@@ -126,6 +126,13 @@ TEST(HostRanges, AChildHasNone) {
   EXPECT_FALSE(ranges.begin_registration({500, 501}));
 }
 
+TEST(HostRanges, AChildHasNoneOfItsParents) {
+  HostRanges& ranges = host_ranges();
+  ASSERT_TRUE(ranges.begin_registration({100, 200}));
+  test::in_child([&] { EXPECT_TRUE(ranges.begin_registration({150, 250})); });
+  ranges.end_registration({100, 200});
+}
+
 /// Each byte counts who is inside: a registration keeps closed ranges and other registrations out.
 TEST(HostRanges, ThreadsNeverMeetOnAByte) {
   constexpr std::size_t kBytes = 64;

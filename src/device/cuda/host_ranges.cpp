@@ -1,5 +1,7 @@
 #include "device/cuda/host_ranges.h"
 
+#include <pthread.h>
+
 #include <algorithm>
 #include <iterator>
 #include <new>
@@ -138,7 +140,11 @@ bool HostRanges::is_closed(Range range) const {
 }
 
 HostRanges& host_ranges() {
-  static HostRanges* const ranges = new HostRanges;  // never destroyed: threads may be inside at exit
+  static HostRanges* const ranges = [] {
+    // Another thread may hold the mutex at a fork, also where no device is there to forget the ranges.
+    ::pthread_atfork(nullptr, nullptr, [] { host_ranges().abandon_after_fork(); });
+    return new HostRanges;  // never destroyed: threads may be inside at exit
+  }();
   return *ranges;
 }
 
