@@ -55,6 +55,18 @@ Range segment_around(const void* code) {
   return found;
 }
 
+bool is_code(const void* address) {
+  bool found = false;
+  for_each_object([&](const dl_phdr_info& object) {
+    for (const ElfW(Phdr)* part = object.dlpi_phdr; part != object.dlpi_phdr + object.dlpi_phnum; ++part)
+      if (part->p_type == PT_LOAD && (part->p_flags & PF_X) != 0 &&
+          reinterpret_cast<Address>(address) - (object.dlpi_addr + part->p_vaddr) < part->p_memsz)
+        found = true;
+    return found;
+  });
+  return found;
+}
+
 void* definition_beside(const void* code, const char* name) {
   void* found = nullptr;
   for_each_object([&](const dl_phdr_info& object) {

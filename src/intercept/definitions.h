@@ -9,6 +9,8 @@ namespace pinion {
 
 /// The loaded segment that holds `code`; empty: none.
 Range segment_around(const void* code);
+/// Whether the address lies in a loaded segment of code.
+bool is_code(const void* address);
 
 /// The function `name` of the loaded object that holds `code`; null where the object exports none.
 void* definition_beside(const void* code, const char* name);

@@ -57,6 +57,9 @@ std::size_t index_of(ElfW(Addr) address) {
 /// Whether some other object defines the name.
 template <NamesOf library>
 bool is_present[Names<library>::kCount];
+/// The address of a variable, where the first definition of the name is one.
+template <NamesOf library>
+ElfW(Addr) variables[Names<library>::kCount];
 /// The library was still missing when the preload was relocated.
 template <NamesOf library>
 bool is_late = false;
@@ -99,10 +102,10 @@ bool is_read_only(ElfW(Addr) base, const void* slot) {
   return false;
 }
 
-void set_to_null(ElfW(Addr) base, ElfW(Addr) * slot) {
+void set_slot(ElfW(Addr) base, ElfW(Addr) * slot, ElfW(Addr) value) {
   const bool read_only = is_read_only(base, slot);
   if (read_only && !protect(slot, slot + 1, PROT_READ | PROT_WRITE)) return;
-  *slot = 0;
+  *slot = value;
   if (read_only) protect(slot, slot + 1, PROT_READ);
 }
 
@@ -115,6 +118,8 @@ void for_each_own_symbol(F f) {
     if (i < Names<library>::kCount) f(symbol, i, own.name_of(*symbol), base);
   });
 }
+
+bool is_variable(const ElfW(Sym) & symbol) { return ELF64_ST_TYPE(symbol.st_info) == STT_OBJECT; }
 
 struct Symbols {
   ElfW(Sym) * first = nullptr;
@@ -132,9 +137,14 @@ Symbols look_at_names() {
     if (!ours.first || symbol < ours.first) ours.first = symbol;
     if (symbol > ours.last) ours.last = symbol;
   });
-  for_each_other_object([&](const ElfObject& object, ElfW(Addr)) {
-    for (std::size_t i = 0; i < kNames; ++i)
-      if (!is_present<library>[i] && names[i].text) is_present<library>[i] = object.defines(names[i]);
+  for_each_other_object([&](const ElfObject& object, ElfW(Addr) base) {
+    for (std::size_t i = 0; i < kNames; ++i) {
+      if (is_present<library>[i] || !names[i].text) continue;
+      const ElfW(Sym)* const found = object.definition(names[i]);
+      if (found == nullptr) continue;
+      is_present<library>[i] = true;
+      if (is_variable(*found)) variables<library>[i] = base + found->st_value;
+    }
   });
   for (std::size_t i = 0; i < kNames; ++i)
     if (names[i].text && !is_present<library>[i] && Names<library>::tells(names[i].text))
@@ -146,25 +156,31 @@ template <NamesOf library>
 void write_symbols(const Symbols& ours) {
   if (!protect(ours.first, ours.last + 1, PROT_READ | PROT_WRITE)) return;
   for_each_own_symbol<library>([&](ElfW(Sym) * symbol, std::size_t i, const char*, ElfW(Addr) base) {
-    if (is_late<library>) {
+    if (variables<library>[i] != 0) {
+      symbol->st_value = 0;  // as good as undefined
+    } else if (is_late<library>) {
       symbol->st_info = ELF64_ST_INFO(ELF64_ST_BIND(symbol->st_info), STT_GNU_IFUNC);
       symbol->st_value = Names<library>::resolvers() + i * kStride - base;
     } else if (!is_present<library>[i]) {
-      symbol->st_value = 0;  // as good as undefined
+      symbol->st_value = 0;
     }
   });
   protect(ours.first, ours.last + 1, PROT_READ);
 }
 
-/// Sets weak references to missing names to null, in objects that are relocated before the preload.
+/// Corrects references in objects that are relocated before the preload: weak ones to missing names become
+/// null, and those to variables lead there.
 template <NamesOf library>
-void clear_weak_references() {
+void correct_references() {
   for_each_other_object([&](const ElfObject& object, ElfW(Addr) base) {
     if (base == 0) return;  // the program itself, which is relocated last
     object.for_each_slot([&](ElfW(Addr) * slot, ElfW(Addr) addend, const ElfW(Sym) & symbol) {
       const std::size_t i = index_of<library>(*slot - addend);
-      if (i < Names<library>::kCount && !is_present<library>[i] && ELF64_ST_BIND(symbol.st_info) == STB_WEAK)
-        set_to_null(base, slot);
+      if (i >= Names<library>::kCount) return;
+      if (variables<library>[i] != 0)
+        set_slot(base, slot, variables<library>[i] + addend);
+      else if (!is_present<library>[i] && ELF64_ST_BIND(symbol.st_info) == STB_WEAK)
+        set_slot(base, slot, 0);
     });
   });
 }
@@ -174,35 +190,64 @@ void write_names() {
   const Symbols ours = look_at_names<library>();
   if (!ours.first) return;
   write_symbols<library>(ours);
-  clear_weak_references<library>();
+  correct_references<library>();
 }
 
 [[gnu::constructor]] void start() { g_started = true; }
 
-/// Whether a loaded object other than the preload defines the name now.
-bool is_defined(const SymbolName& name) {
-  struct Search {
-    const SymbolName& name;
-    bool found = false;
-  } search{name};
+/// Calls f(object, base) for each loaded object other than the preload, until it returns true.
+template <class F>
+void for_each_loaded_object(F f) {
   if (!g_started) {
-    for_each_other_object(
-        [&](const ElfObject& object, ElfW(Addr)) { search.found = search.found || object.defines(name); });
-    return search.found;
+    bool done = false;
+    for_each_other_object([&](const ElfObject& object, ElfW(Addr) base) { done = done || f(object, base); });
+    return;
   }
   dl_iterate_phdr(
       [](dl_phdr_info* info, std::size_t, void* data) {
-        auto& wanted = *static_cast<Search*>(data);
         for (unsigned i = 0; i < info->dlpi_phnum; ++i) {
           if (info->dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
           const auto* const dynamic =
               reinterpret_cast<const ElfW(Dyn)*>(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-          wanted.found = dynamic != _DYNAMIC && ElfObject(info->dlpi_addr, dynamic).defines(wanted.name);
+          if (dynamic == _DYNAMIC) return 0;
+          return (*static_cast<F*>(data))(ElfObject(info->dlpi_addr, dynamic), info->dlpi_addr) ? 1 : 0;
         }
-        return static_cast<int>(wanted.found);
+        return 0;
       },
-      &search);
-  return search.found;
+      &f);
+}
+
+/// Whether a loaded object other than the preload defines the name now.
+bool is_defined(const SymbolName& name) {
+  bool found = false;
+  for_each_loaded_object(
+      [&](const ElfObject& object, ElfW(Addr)) { return found = object.defines(name), found; });
+  return found;
+}
+
+/// Whether the object is being relocated: a reference of its own to the name is still empty.
+bool is_being_bound(const ElfObject& object, const SymbolName& name) {
+  bool empty = false;
+  object.for_each_slot([&](const ElfW(Addr) * slot, ElfW(Addr), const ElfW(Sym) & symbol) {
+    empty = empty || (*slot == 0 && is_same(object.name_of(symbol), name.text));
+  });
+  return empty;
+}
+
+/// Where a library keeps libcuda's functions in variables of their names, it means these itself. The address
+/// of that variable; 0: the name stands for a function.
+ElfW(Addr) variable_of(const SymbolName& name) {
+  ElfW(Addr) variable = 0;
+  bool is_function = false, is_bound = false;
+  for_each_loaded_object([&](const ElfObject& object, ElfW(Addr) base) {
+    const ElfW(Sym)* const found = object.definition(name);
+    if (found == nullptr) return false;
+    if (!is_variable(*found)) return is_function = true, false;
+    is_bound = is_being_bound(object, name);
+    if (variable == 0 || is_bound) variable = base + found->st_value;
+    return is_bound;
+  });
+  return is_bound || !is_function ? variable : 0;
 }
 
 }  // namespace
@@ -227,8 +272,10 @@ extern "C" {
   return reinterpret_cast<void*>(entry_at<NamesOf::mpi>(entry));
 }
 [[gnu::visibility("hidden"), gnu::used]] void* pinion_cuda_resolve(std::size_t entry) {
-  if (is_missing(NamesOf::cuda, cuda::kCallNames[entry])) return nullptr;
-  return reinterpret_cast<void*>(entry_at<NamesOf::cuda>(entry));
+  const SymbolName name(cuda::kCallNames[entry]);
+  if (!is_defined(name)) return nullptr;
+  const ElfW(Addr) variable = variable_of(name);
+  return reinterpret_cast<void*>(variable != 0 ? variable : entry_at<NamesOf::cuda>(entry));
 }
 }
 

@@ -9,6 +9,9 @@
 //    to the entry where a loaded library defines the name by then, to null elsewhere. Indirect functions
 //    from the beginning would fail: the dynamic linker rejects those bound before the preload's relocation.
 // Libraries may have bound their references earlier: their weak ones to missing names are set to null.
+//
+// A library that loads libcuda by itself may keep its functions in variables of their names. Such a name
+// leads to the variable, as it would without us.
 #pragma once
 
 namespace pinion {

@@ -230,7 +230,7 @@ Answer answer(const Question& question) {
     return {found, 1};
   }
   // A library that stands before libcuda gets its own functions as they are: a wrapper would lead back to it.
-  if (!wraps() || are_beside(caller, found)) return {found, 1};
+  if (!wraps() || are_beside(caller, found) || !is_code(found)) return {found, 1};
   return {call < kCallCount ? wrapped(call, found) : announced(name, found), 1};
 }
 

@@ -81,6 +81,21 @@ TEST(CudaReach, OfAnUnknownCopyIsAnnounced) {
   EXPECT_EQ(run(preloaded("front=auto"), "reach_program", "unknown"), "0 own, 0 elsewhere, 0 faults\n");
 }
 
+/// Loaders of libcuda that keep its functions in variables of their names find these variables.
+TEST(CudaReach, VariablesOfTheNamesStayTheirLibrarys) {
+  const std::string library = kTests + "/libvariables.so", driver = kTests + "/libcuda.so.1";
+  const std::string plugin = kTests + "/libreach_plugin.so";
+  for (const char* const binding : {"", " LD_BIND_NOW=1"})
+    for (const std::string& environment :
+         {std::string("PINION="), preloaded("front=auto"), preloaded("off")}) {
+      SCOPED_TRACE(environment + binding);
+      EXPECT_EQ(run(environment + binding, "variables_linked", ""), "5000, own\n");
+      EXPECT_EQ(run(environment + binding, "variables_program", library), "5000, own\n");
+      EXPECT_EQ(run(environment + binding, "variables_program", library + " " + driver), "5000, own\n");
+      EXPECT_EQ(run(environment + binding, "variables_program", library + " " + plugin), "5000, own\n");
+    }
+}
+
 /// NVIDIA's runtime library takes some hundred functions from the driver when it is first used.
 TEST(CudaReach, TheRuntimeLibraryGetsTheFrontsFunctions) {
   int programs = 0;
