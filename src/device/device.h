@@ -40,6 +40,9 @@ struct DeviceCapabilities {
   /// Registrations are ranges of bytes that never overlap, and must contain a whole transfer. Otherwise they
   /// are whole pages, and may overlap.
   bool byte_ranges = false;
+  /// A registration that waits for its next use takes nothing but memory: no table of the device is short.
+  /// So it goes where memory is short, or after a long rest.
+  bool cheap_to_keep = false;
   bool spends_modelled_time = false;  ///< a cost model, instead of hardware, sets the length of its calls
   /// Sizes of its translation entries: the bit of value 2^n stands for entries of 2^n bytes. 0: the device
   /// counts none.

@@ -15,6 +15,8 @@ constexpr Duration kLongestOver = kMillisecond;
 constexpr Duration kExperiment = 4;
 // A limit that was too low so long ago still is.
 constexpr Duration kShortage = kSecond;
+// What is cheap to keep goes after a rest of that length.
+constexpr Duration kLongRest = 10 * kSecond;
 // An always kept region is let go for a trial when keeping it has cost so many late uses.
 constexpr int kTrial = 8;
 
@@ -219,6 +221,11 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
     looks_.set(id, rested);
     settled_.mark(ref, rested);
     expect(ref, forecast_.earliest_time(ref.region->range(), after, id, forecast_.next_time(id, after)));
+    return false;
+  }
+  const Time rests_until = buffer.last_use + kLongRest;
+  if (settings_.keeps_until_short && !domain_.pressed() && now < rests_until) {
+    keep(id, after, now, rests_until);
     return false;
   }
   ledger_.note_terms();

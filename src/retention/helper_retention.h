@@ -64,6 +64,8 @@ class HelperRetention final : public Retention {
     TimeBudget* budget = nullptr;
     /// The helper's own work. Null: all is allowed.
     const HelperShare* share = nullptr;
+    /// A region goes only where memory has been short, or after a rest of kLongRest.
+    bool keeps_until_short = false;
     /// Registered bytes count only where all buffers together are more than were ever registered.
     bool minimize_peak = false;
     /// Returns the name of a call site in predictions, which outlives the run; empty: its number.

@@ -29,6 +29,7 @@ std::unique_ptr<Retention> make_retention(RetentionSettings settings, Domain& do
       HelperRetention::Settings{.act = traits_of(settings.kind).acts,
                                 .budget = &budget,
                                 .share = &share,
+                                .keeps_until_short = domain.device().capabilities().cheap_to_keep,
                                 .minimize_peak = settings.minimize_peak,
                                 .site_name = std::move(settings.site_name)});
 }

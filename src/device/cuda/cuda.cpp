@@ -40,6 +40,7 @@ class Registrations final : public CudaDevice {
     capabilities.hides_from_children = true;
     capabilities.locks_at_fork = true;
     capabilities.byte_ranges = true;
+    capabilities.cheap_to_keep = true;
     capabilities.caps.max_region_bytes = kMostRegionBytes;
     return capabilities;
   }

@@ -87,8 +87,11 @@ inline const Stream kThreadStream = reinterpret_cast<Stream>(2);
   X(copy_out_async, "cuMemcpyDtoHAsync_v2", (void*, DevicePointer, std::size_t, Stream))
 
 /// Calls that older drivers lack: null there.
-#define PINION_CUDA_OPTIONAL_CALLS(X)                         \
-  X(context_id, "cuCtxGetId", (Context, unsigned long long*)) \
+#define PINION_CUDA_OPTIONAL_CALLS(X)                                                        \
+  X(context_id, "cuCtxGetId", (Context, unsigned long long*))                                \
+  X(address_range, "cuMemGetAddressRange_v2", (DevicePointer*, std::size_t*, DevicePointer)) \
+  X(host_flags, "cuMemHostGetFlags", (unsigned*, void*))                                     \
+  X(host_device_pointer, "cuMemHostGetDevicePointer_v2", (DevicePointer*, void*, unsigned))  \
   X(pointer_attributes, "cuPointerGetAttributes", (unsigned, const int*, void**, DevicePointer))
 
 struct Driver {

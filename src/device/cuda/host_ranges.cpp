@@ -132,6 +132,19 @@ bool HostRanges::touches_registration(Range range) const {
   return touches(range);
 }
 
+bool HostRanges::is_barred(Range range) const {
+  const MutexLock lock(mutex_);
+  const auto found = first_behind(barred_, range.begin);
+  return found != barred_.end() && Range{found->first, found->second}.contains(range);
+}
+
+bool HostRanges::may_register(Range range) {
+  const MutexLock lock(mutex_);
+  if (!is_closed(range)) return true;
+  unbar_unmapped();
+  return !is_closed(range);
+}
+
 bool HostRanges::touches(Range range) const { return overlaps(registered_, range); }
 
 bool HostRanges::is_closed(Range range) const {

@@ -47,6 +47,10 @@ class HostRanges final : public MemorySink {
   /// The registration that holds the address; nothing: there is none.
   std::optional<Range> registration_of(Address address) const;
   bool touches_registration(Range range) const;
+  /// Whether one bar has all of the range; it may have ended unnoticed with its memory.
+  bool is_barred(Range range) const;
+  /// False: the range is closed, or barred.
+  bool may_register(Range range);
 
   // ---- memory events; hooks ----
 

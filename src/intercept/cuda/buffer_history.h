@@ -17,8 +17,9 @@ namespace pinion::cuda {
 
 class BufferHistory final : public MemorySink {
  public:
-  /// Counts a use of exactly this range; returns the number of its uses so far.
-  unsigned used(Range range);
+  /// Counts a use of exactly this range that found no registration. True: it should be registered now. That
+  /// is after three uses, and after twice as many each time that the registration has gone since.
+  bool used(Range range);
 
   Answer changing(const MemoryChange& change) override;
   void appeared(Range range) override { forget(range); }
@@ -26,7 +27,7 @@ class BufferHistory final : public MemorySink {
  private:
   struct Slot {
     std::atomic<Address> begin{0}, end{0};  ///< end 0: free
-    std::atomic<unsigned> uses{0};
+    std::atomic<unsigned> uses{0}, registered_at{0};
   };
 
   void forget(Range range);

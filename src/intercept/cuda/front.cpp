@@ -27,13 +27,10 @@ using Plain = FunctionRef<Result(void* host)>;
 /// Smaller copies gain nothing: a single plain one is faster than a registered one (docs/gpu-driver.md).
 constexpr std::size_t kLeastUse = std::size_t{64} << 10;
 /// Smaller copies gain little by three threads and a ring.
-constexpr std::size_t kLeastStaged = std::size_t{512} << 10;
+constexpr std::size_t kLeastStaged = std::size_t{4} << 20;
 /// An asynchronous copy to the GPU of up to so many bytes returns before the stream has come to it: its bytes
 /// have been read. So a program may gate the stream, and open it after the call.
 constexpr std::size_t kReadAtOnce = std::size_t{2} << 20;
-/// A buffer that is copied for the third time is taken for one that stays.
-constexpr unsigned kProvenUses = 3;
-
 /// A context of our own takes half a GiB of GPU memory: it is made once so many bytes were copied.
 constexpr std::uint64_t kWorthAContext = std::uint64_t{256} << 20;
 
@@ -120,15 +117,20 @@ Result plain_copy(const LinearCopy& copy, const EntryFrame& entry, Plain plain) 
   return shadowed(copy, plain);
 }
 
+/// Whether a registration on this thread pays: the buffer is used again and again, and enough was copied to
+/// be worth a context.
+bool pays(Registrations& registrations, const LinearCopy& copy) {
+  const bool worth = g_copied.fetch_add(copy.bytes, std::memory_order_relaxed) >= kWorthAContext;
+  return worth && (registrations.registers_at_once() || g_history.used(copy.range()));
+}
+
 /// Finds or makes a registration for the copy, where that pays. False: the use is recorded.
 bool find_lease(Registrations& registrations, const LinearCopy& copy, const EntryFrame& entry, Use& use) {
   const Range range = copy.range();
   if (registrations.registers()) {
     if (registrations.try_lease(copy, entry, use)) return true;
-    const bool proven = g_history.used(range) >= kProvenUses || registrations.registers_at_once();
-    const bool pays = g_copied.fetch_add(copy.bytes, std::memory_order_relaxed) >= kWorthAContext && proven;
-    if (pays && registrations.has_room(range) && is_pageable(driver(), copy.host) &&
-        registrations.can_register())
+    if (pays(registrations, copy) && registrations.has_room(range) && host_ranges().may_register(range) &&
+        is_pageable(driver(), copy.host) && registrations.can_register())
       return registrations.lease(copy, entry, use);
   }
   registrations.record(copy, entry, use);
@@ -187,7 +189,9 @@ Result copy(const LinearCopy& copy, const EntryFrame& entry, Plain plain) {
   const Range range = copy.range();
   if (copy.async && is_capturing(driver(), copy.stream))
     return pass_for_good({&range, 1}, [&] { return plain(copy.host); });
-  Registrations* const registrations = copy.bytes < kLeastUse ? nullptr : Registrations::running();
+  // What the program has pinned itself gains nothing.
+  Registrations* const registrations =
+      copy.bytes < kLeastUse || host_ranges().is_barred(range) ? nullptr : Registrations::running();
   return registrations != nullptr ? large_copy(*registrations, copy, entry, plain)
                                   : plain_copy(copy, entry, plain);
 }

@@ -75,7 +75,14 @@ Result end_own(Range range, PlainCall plain) {
 }
 
 Address address_of(const void* memory) { return reinterpret_cast<Address>(memory); }
-DevicePointer pageable() { return reinterpret_cast<DevicePointer>(&g_pageable); }
+
+/// Asks the driver about memory of the program. Memory that we alone have registered is pageable memory to
+/// the program, so the question is put about other such memory.
+template <class OfPageable>
+Result ask(Address address, PlainCall plain, OfPageable of_pageable) {
+  const Asked asked(address);
+  return asked.hidden() ? of_pageable(reinterpret_cast<DevicePointer>(&g_pageable)) : plain();
+}
 
 unsigned long long id_of(Context context) {
   unsigned long long id = 0;
@@ -126,32 +133,33 @@ Result free_host(void* memory, PlainCall plain) {
   return memory != nullptr && host_ranges().registration_of(address_of(memory)) ? kInvalidValue : plain();
 }
 
-Result host_flags(unsigned*, void* memory, PlainCall plain) {
-  const Asked asked(address_of(memory));
-  return asked.hidden() ? kInvalidValue : plain();
+Result host_flags(unsigned* flags, void* memory, PlainCall plain) {
+  return ask(address_of(memory), plain, [&](DevicePointer pageable) {
+    return driver().host_flags(flags, reinterpret_cast<void*>(pageable));
+  });
 }
 
-Result host_device_pointer(DevicePointer*, void* memory, unsigned, PlainCall plain) {
-  const Asked asked(address_of(memory));
-  return asked.hidden() ? kInvalidValue : plain();
+Result host_device_pointer(DevicePointer* pointer, void* memory, unsigned flags, PlainCall plain) {
+  return ask(address_of(memory), plain, [&](DevicePointer pageable) {
+    return driver().host_device_pointer(pointer, reinterpret_cast<void*>(pageable), flags);
+  });
 }
 
-Result address_range(DevicePointer*, std::size_t*, DevicePointer pointer, PlainCall plain) {
-  const Asked asked(pointer);
-  return asked.hidden() ? kInvalidValue : plain();
+Result address_range(DevicePointer* base, std::size_t* bytes, DevicePointer pointer, PlainCall plain) {
+  return ask(pointer, plain,
+             [&](DevicePointer pageable) { return driver().address_range(base, bytes, pageable); });
 }
 
 Result pointer_attribute(void* value, int attribute, DevicePointer pointer, PlainCall plain) {
-  const Asked asked(pointer);
-  return asked.hidden() ? driver().pointer_attribute(value, attribute, pageable()) : plain();
+  return ask(pointer, plain,
+             [&](DevicePointer pageable) { return driver().pointer_attribute(value, attribute, pageable); });
 }
 
 Result pointer_attributes(unsigned count, const int* attributes, void** values, DevicePointer pointer,
                           PlainCall plain) {
-  const Asked asked(pointer);
-  return asked.hidden() && driver().pointer_attributes != nullptr
-             ? driver().pointer_attributes(count, attributes, values, pageable())
-             : plain();
+  return ask(pointer, plain, [&](DevicePointer pageable) {
+    return driver().pointer_attributes(count, attributes, values, pageable);
+  });
 }
 
 Result begin_capture(Stream stream, PlainCall plain) {
