@@ -9,20 +9,26 @@ constexpr unsigned kFirstRegistered = 3;
 }  // namespace
 
 bool BufferHistory::used(Range range) {
-  Slot& slot = slots_[mix(0, range.begin) % slots_.size()];
+  Slot& slot = slot_of(range);
   constexpr auto relaxed = std::memory_order_relaxed;
-  if (slot.begin.load(relaxed) == range.begin && slot.end.load(relaxed) == range.end) {
-    const unsigned uses = slot.uses.fetch_add(1, relaxed) + 1, next = slot.registered_at.load(relaxed);
-    if (uses < next) return false;
-    slot.registered_at.store(2 * next, relaxed);
-    return true;
-  }
+  if (slot.begin.load(relaxed) == range.begin && slot.end.load(relaxed) == range.end)
+    return slot.uses.fetch_add(1, relaxed) + 1 >= slot.registered_at.load(relaxed);
   slot.end.store(0, relaxed);
   slot.begin.store(range.begin, relaxed);
   slot.uses.store(1, relaxed);
   slot.registered_at.store(kFirstRegistered, relaxed);
   slot.end.store(range.end, relaxed);
   return false;
+}
+
+void BufferHistory::registered(Range range) {
+  Slot& slot = slot_of(range);
+  constexpr auto relaxed = std::memory_order_relaxed;
+  if (slot.begin.load(relaxed) == range.begin) slot.registered_at.store(2 * slot.uses.load(relaxed), relaxed);
+}
+
+BufferHistory::Slot& BufferHistory::slot_of(Range range) {
+  return slots_[mix(0, range.begin) % slots_.size()];
 }
 
 Answer BufferHistory::changing(const MemoryChange& change) {

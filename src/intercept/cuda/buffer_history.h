@@ -18,8 +18,10 @@ namespace pinion::cuda {
 class BufferHistory final : public MemorySink {
  public:
   /// Counts a use of exactly this range that found no registration. True: it should be registered now. That
-  /// is after three uses, and after twice as many each time that the registration has gone since.
+  /// is after three uses, and after twice as many each time that its registration has gone since.
   bool used(Range range);
+  /// Notes that it is registered.
+  void registered(Range range);
 
   Answer changing(const MemoryChange& change) override;
   void appeared(Range range) override { forget(range); }
@@ -31,6 +33,7 @@ class BufferHistory final : public MemorySink {
   };
 
   void forget(Range range);
+  Slot& slot_of(Range range);
 
   std::array<Slot, 256> slots_;
 };

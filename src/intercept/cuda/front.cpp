@@ -130,8 +130,10 @@ bool find_lease(Registrations& registrations, const LinearCopy& copy, const Entr
   if (registrations.registers()) {
     if (registrations.try_lease(copy, entry, use)) return true;
     if (pays(registrations, copy) && registrations.has_room(range) && host_ranges().may_register(range) &&
-        is_pageable(driver(), copy.host) && registrations.can_register())
+        is_pageable(driver(), copy.host) && registrations.can_register()) {
+      g_history.registered(range);
       return registrations.lease(copy, entry, use);
+    }
   }
   registrations.record(copy, entry, use);
   return false;

@@ -41,8 +41,8 @@ inline constexpr std::size_t kMostInFlight = 32;
 
 /// How long a thread asks for an event, or for other threads' work, before it sleeps. Waking takes 20 us.
 inline constexpr Duration kSpin = 30 * kMicrosecond;
-/// How often a copy looks whether its stream is idle. If it is not after the first wait, other threads keep it
-/// busy, and the copy is left to the driver.
+/// How often a copy looks whether its stream is idle. If it is not after the first wait, other threads keep
+/// it busy, and the copy is left to the driver.
 inline constexpr int kRounds = 2;
 inline constexpr Duration kLastSpin = 500 * kMicrosecond;
 /// The most copies in turn that are left to the driver after such a one.
