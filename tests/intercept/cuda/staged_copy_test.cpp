@@ -392,12 +392,12 @@ TEST_F(Staged, LaunchesOfOtherThreadsSeeACopyWhole) {
       // The legacy stream and this one order their work.
       while (!stop) {
         launch(stream, look_for_halves, 0);
-        std::this_thread::sleep_for(std::chrono::microseconds(200));
+        std::this_thread::sleep_for(std::chrono::milliseconds(2));
       }
     }));
   }
   int staged = 0;
-  for (int i = 0; i < 60 || staged < 5; ++i) {
+  for (int i = 0; i < 60 || (staged < 5 && i < 600); ++i) {
     const LinearCopy copy = to(i % 2 == 0 ? two.data() : one.data(), 16 * kMiB);
     const auto result = staged_copy(driver(), copy);
     if (result) ++staged;
