@@ -16,6 +16,9 @@ namespace pinion {
 namespace {
 
 constexpr Duration kCheckEvery = 200 * kMillisecond;
+// Programs of machine learning bring gigabytes of code, all of which is read before a region may stay.
+constexpr Duration kBetweenReads = 2 * kMillisecond;
+constexpr Duration kMostHurried = 20 * kSecond;
 
 HelperShare::Settings share_of(const Options& options, const JobPlace& place) {
   const auto cores = std::max(1.0, static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN)));
@@ -99,11 +102,26 @@ void Helper::run() {
     lease_path_.arena_closing().end_closed();
     const Time now = clock_.now();
     figures_.sample_growth(now);
-    if (now - last_check_ >= kCheckEvery) check(now);
+    const bool hurries = hurries_to_see(now);
+    if (hurries || now - last_check_ >= kCheckEvery) check(now);
     if (now - last_update_ >= LookSchedule::between_updates(now - began_)) update(now);
-    sleep_until(desk_.next_look(clock_.now()));
+    const Time next_look = desk_.next_look(clock_.now());
+    sleep_until(hurries ? std::min(next_look, clock_.now() + kBetweenReads) : next_look);
   }
   end_of_run();
+}
+
+bool Helper::hurries_to_see(Time now) {
+  if (!watch_.awaits_sight()) {
+    blind_since_ = kNever;
+    return false;
+  }
+  if (blind_since_ == kNever) blind_since_ = now;
+  bool registers = false;
+  domains_.for_each([&](const DomainSlot& slot) {
+    registers |= slot.device != nullptr && slot.device->capabilities().registers;
+  });
+  return registers && now - blind_since_ < kMostHurried;
 }
 
 void Helper::check(Time now) {

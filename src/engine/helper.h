@@ -49,6 +49,8 @@ class Helper {
   void run();
   /// Every 200 ms: checks that memory events are still seen.
   void check(Time now);
+  /// Whether to look at the program's code again and again, because nothing can stay registered before.
+  bool hurries_to_see(Time now);
   /// Every 200 ms at first, later each second: samples, and publishes to the node's other processes.
   void update(Time now);
   void sleep_until(Time wake);
@@ -72,6 +74,7 @@ class Helper {
   node::Load load_;
   HelperThread thread_;
   Time began_ = 0, last_check_ = 0, last_update_ = 0;
+  Time blind_since_ = kNever;
 };
 
 }  // namespace pinion

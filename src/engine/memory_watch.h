@@ -48,6 +48,8 @@ class MemoryWatch final : public MemorySink {
   bool keeps_nothing() const { return keeps_nothing_.load(std::memory_order_acquire); }
   /// Events may be missed now: a registration serves one lease.
   bool blind() const { return brackets_.sight.blind(); }
+  /// Registrations wait until check_hooks() has read all code of the program's, and sight is whole.
+  bool awaits_sight() const { return blind() && !keeps_nothing(); }
   /// Reports hooks that another library leaves open to be overwritten.
   void report_exposure();
   std::uint64_t events_seen() const { return memory_events_.load(std::memory_order_relaxed); }

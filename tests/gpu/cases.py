@@ -68,7 +68,7 @@ def training(case, options, deadline):
 def random_steps(case, options, deadline):
     """A hundred thousand random steps under Pinion, by 1 to 8 threads; a few without it, to see that the steps themselves are right."""
     scale = 50 if options.quick else 1
-    plan = [("plain", 4, 2000 // scale), ("default", 1, 15000 // scale), ("default", 2, 25000 // scale),
+    plan = [("plain", 8, 10000 // scale), ("default", 1, 15000 // scale), ("default", 2, 25000 // scale),
             ("default", 4, 30000 // scale), ("default", 8, 30000 // scale), ("stage", 8, 10000 // scale),
             ("leave-pinned", 8, 10000 // scale)]
     plan = [part for part in plan if part[0] == "plain" or part[0] in wanted(options, ACTING)]
@@ -253,12 +253,12 @@ ALL = [
     Case("weights", "12 weights of 256 MiB in turn, a product each; under a limit, too", 60, TORCH, weights),
     Case("batches", "fresh numpy batches of 64 MiB", 15, TORCH, batches),
     Case("results", "results of 256 MiB into one tensor", 15, TORCH, results),
-    Case("c-small", "1 MiB, 16 in turn; 64 KiB, 64 in turn: a C program", 10, C, c_small),
+    Case("c-small", "1 MiB, 16 in turn; 64 KiB, 64 in turn: a C program", 25, C, c_small),
     Case("torch-small", "the same in PyTorch", 25, TORCH, torch_small),
     Case("launches", "a kernel launch and a pinned copy while 8 GiB are registered", 25, C, launches),
     Case("no-reuse", "memory that is used once", 45, C, no_reuse),
     Case("added", "small copies and pinned copies: time added", 15, C, added),
     Case("prepare", "pinion_prepare of 32 GiB; cuMemGetInfo of another process meanwhile", 30, C, prepare),
-    Case("own-register", "the program's own register of 8 GiB untouched", 35, C, own_register),
+    Case("own-register", "the program's own register of 8 GiB untouched", 60, C, own_register),
     Case("beside-copies", "a kernel launch and a pinned copy beside a thread that copies", 20, C, beside_copies),
 ]

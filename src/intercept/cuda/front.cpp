@@ -129,7 +129,8 @@ bool find_lease(Registrations& registrations, const LinearCopy& copy, const Entr
   const Range range = copy.range();
   if (registrations.registers()) {
     if (registrations.try_lease(copy, entry, use)) return true;
-    if (pays(registrations, copy) && registrations.has_room(range) && host_ranges().may_register(range) &&
+    if (pays(registrations, copy) && !memory_events::brackets().sight.blind() &&
+        registrations.has_room(range) && host_ranges().may_register(range) &&
         is_pageable(driver(), copy.host) && registrations.can_register()) {
       g_history.registered(range);
       return registrations.lease(copy, entry, use);

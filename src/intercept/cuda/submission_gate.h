@@ -226,6 +226,11 @@ class BasicSubmissionGate {
   /// Asks the driver about the entry's own stream. What it refuses to say counts as a conflict.
   static bool conflicts(Word word, const Exclusion& other) {
     const auto stream = reinterpret_cast<Stream>(word);
+    // Captured work is for later, and its thread asks no more than this: a capture is lost easily.
+    int capturing = kCaptureNone;
+    if (other.driver->stream_is_capturing(stream, &capturing) == kSuccess && capturing != kCaptureNone)
+      return false;
+    const RelaxedCapture relaxed(*other.driver);
     if (other.stream != kEverything) {
       if (is_one_stream(word, other.stream)) return true;
       if (!is_legacy(word) && !is_legacy(other.stream)) return false;

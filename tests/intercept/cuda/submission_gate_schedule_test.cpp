@@ -42,6 +42,11 @@ Result in_one_context(Stream, Context* context) {
 }
 const Driver kDriver = [] {
   Driver driver;
+  driver.stream_is_capturing = [](Stream, int* status) {
+    *status = kCaptureNone;
+    return kSuccess;
+  };
+  driver.exchange_capture_mode = [](int*) { return kSuccess; };
   driver.stream_flags = blocking;
   driver.stream_context = in_one_context;
   driver.context_current = [](Context* context) { return in_one_context(nullptr, context); };

@@ -41,6 +41,11 @@ Result current(Context* context) {
 }
 const Driver kDriver = [] {
   Driver driver;
+  driver.stream_is_capturing = [](Stream, int* status) {
+    *status = kCaptureNone;
+    return kSuccess;
+  };
+  driver.exchange_capture_mode = [](int*) { return kSuccess; };
   driver.stream_flags = flags_of;
   driver.stream_context = context_of;
   driver.context_current = current;
