@@ -7,6 +7,7 @@
 
 #include "base/mutex.h"
 #include "device/cuda/host_ranges.h"
+#include "engine/fault_in_by_threads.h"
 #include "intercept/cuda/driver.h"
 #include "intercept/cuda/front.h"
 #include "intercept/cuda/staged_copy.h"
@@ -102,6 +103,7 @@ Result end_contexts(unsigned long long id, PlainCall plain) {
 }  // namespace
 
 Result register_host(Range range, PlainCall plain) {
+  fault_in_by_threads(range, true);  // the driver would fault it in by one
   return pass({&range, 1}, [&] {
     const Result result = plain();
     if (result == kSuccess) own_pinned().add(range);
