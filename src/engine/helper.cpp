@@ -18,7 +18,6 @@ namespace {
 constexpr Duration kCheckEvery = 200 * kMillisecond;
 // Programs of machine learning bring gigabytes of code, all of which is read before a region may stay.
 constexpr Duration kBetweenReads = 2 * kMillisecond;
-constexpr Duration kMostHurried = 20 * kSecond;
 
 HelperShare::Settings share_of(const Options& options, const JobPlace& place) {
   const auto cores = std::max(1.0, static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN)));
@@ -112,16 +111,12 @@ void Helper::run() {
 }
 
 bool Helper::hurries_to_see(Time now) {
-  if (!watch_.awaits_sight()) {
-    blind_since_ = kNever;
-    return false;
-  }
-  if (blind_since_ == kNever) blind_since_ = now;
+  if (!watch_.is_newly_blind(now)) return false;
   bool registers = false;
   domains_.for_each([&](const DomainSlot& slot) {
     registers |= slot.device != nullptr && slot.device->capabilities().registers;
   });
-  return registers && now - blind_since_ < kMostHurried;
+  return registers;
 }
 
 void Helper::check(Time now) {

@@ -74,7 +74,6 @@ class Helper {
   node::Load load_;
   HelperThread thread_;
   Time began_ = 0, last_check_ = 0, last_update_ = 0;
-  Time blind_since_ = kNever;
 };
 
 }  // namespace pinion

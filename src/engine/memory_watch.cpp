@@ -48,6 +48,16 @@ void MemoryWatch::check_hooks() {
   if (const Error never = memory_events::regain_sight(*monitor_)) keep_nothing(never);
 }
 
+bool MemoryWatch::is_newly_blind(Time now) {
+  constexpr Duration kLong = 20 * kSecond;
+  if (!blind() || keeps_nothing()) {
+    blind_since_ = kNever;
+    return false;
+  }
+  if (blind_since_ == kNever) blind_since_ = now;
+  return now - blind_since_ < kLong;
+}
+
 void MemoryWatch::report_exposure() {
   exposed_looks_ = monitor_->exposed() ? exposed_looks_ + 1 : 0;
   constexpr int kPassing = 2;  // a library that patches has them open for microseconds

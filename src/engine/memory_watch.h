@@ -48,8 +48,9 @@ class MemoryWatch final : public MemorySink {
   bool keeps_nothing() const { return keeps_nothing_.load(std::memory_order_acquire); }
   /// Events may be missed now: a registration serves one lease.
   bool blind() const { return brackets_.sight.blind(); }
-  /// Registrations wait until check_hooks() has read all code of the program's, and sight is whole.
-  bool awaits_sight() const { return blind() && !keeps_nothing(); }
+  /// Events may be missed, but perhaps not for long: check_hooks() is reading the code of the program's. For
+  /// the helper.
+  bool is_newly_blind(Time now);
   /// Reports hooks that another library leaves open to be overwritten.
   void report_exposure();
   std::uint64_t events_seen() const { return memory_events_.load(std::memory_order_relaxed); }
@@ -97,6 +98,7 @@ class MemoryWatch final : public MemorySink {
   std::atomic<bool> registers_;
   Error why_nothing_;  ///< written before `unreported_` is set
   std::atomic<bool> unreported_{false};
+  Time blind_since_ = kNever;  ///< the helper's
   std::atomic<bool> keeps_nothing_{false};
   std::atomic<std::uint64_t> memory_events_{0};
   std::atomic<std::size_t> doomed_bytes_{0};  ///< since the helper last reaped
