@@ -33,11 +33,15 @@ namespace {
 
 /// `status`: of the command; one that failed leaves no question.
 std::string no_log_text(const Options& options, int status) {
-  const bool below = options.front == Front::verbs;
-  const std::string none =
-      below || may_act_below(options) ? "no process left a log: " : "no rank left a log: ";
+  const bool below = options.front == Front::verbs, copies = options.front == Front::cuda;
+  const bool any = below || copies || may_act_below(options);
+  const std::string none = any ? "no process left a log: " : "no rank left a log: ";
   if (status != 0) return none + fmt::format("the command failed with exit status {}", status);
   if (below) return none + "did the program register memory with an RDMA device?";
+  constexpr const char* kCopies = "copy 64 KiB or more to or from a GPU?";
+  if (copies) return none + "did the program " + kCopies;
+  if (options.front == Front::automatic && !gpu_file().empty())
+    return none + "did the program use MPI, or " + kCopies;
   return none + (may_act_below(options) ? "did the program use MPI, or register memory with an RDMA device?"
                                         : "did the program use MPI?");
 }

@@ -114,9 +114,14 @@ bool RegistrySource::acquire_slow(ThreadContext& thread, int number, Range reque
 
   if (!result.region) {
     if (error) *error = result.error;
-    record.outcome = runlog::Outcome::bounced;
-    counters.bounced.add(1);
-    counters.bounced_bytes.add(record.bytes);
+    // Memory that is in use otherwise lacks no room: nothing is short.
+    if (result.error.code == EBUSY && domains_.domain(number).registers_bytes()) {
+      note_observed(thread, transfer);
+    } else {
+      record.outcome = runlog::Outcome::bounced;
+      counters.bounced.add(1);
+      counters.bounced_bytes.add(record.bytes);
+    }
     if (refusal == Refusal::charge) {
       bounce_.charge(thread, record, result.error);
       return true;

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <new>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -32,6 +33,12 @@ constinit std::atomic<bool> g_off{false};
 constinit std::atomic<CudaDevice*> g_device{nullptr};
 /// Makes the context, which takes 150 ms. Joined as the process ends.
 std::thread g_making;
+
+/// A forked child lacks the thread, and would wait for it for ever as it exits.
+void forget_parent() {
+  g_off.store(true);
+  new (&g_making) std::thread;
+}
 
 /// Under a debugger or a checker of GPU programs everything is as without us: these follow the program's own
 /// registrations and contexts.
@@ -102,7 +109,7 @@ Error Registrations::begin(Registrations*& made) {
   Error error;
   const int domain = engine.domains().add(std::move(device), error);
   if (domain < 0) return error;
-  if (const int handler = pthread_atfork(nullptr, nullptr, [] { g_off.store(true); }))
+  if (const int handler = pthread_atfork(nullptr, nullptr, forget_parent))
     return Error::make(handler, "no memory for a fork handler");
   // Handlers run in the reverse order, so this one comes before libcuda's own.
   std::atexit(end_at_exit);

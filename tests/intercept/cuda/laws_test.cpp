@@ -2,11 +2,13 @@
 // under the preload (CMakeLists.txt sets LD_PRELOAD). Contents move through the pages that were pinned, so
 // that a stale registration shows wrong bytes.
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdlib>
 #include <cstring>
 #include <thread>
 #include <vector>
@@ -238,6 +240,19 @@ TEST_F(CudaLaws, AChildOfAForkSeesTheMemoryAndTheParentGoesOn) {
   EXPECT_EQ(status, 0);
   ASSERT_EQ(cuMemcpyHtoD_v2(device_, memory.data(), kBytes), kSuccess);
   EXPECT_TRUE(device_holds(kBytes, 12));
+}
+
+TEST_F(CudaLaws, AChildOfAForkEndsByExit) {
+  Memory memory(kBytes);
+  ASSERT_TRUE(register_by_use(memory));
+  const pid_t child = ::fork();
+  ASSERT_GE(child, 0);
+  if (child == 0) std::exit(3);
+  int status = -1;
+  for (int i = 0; i < 3000 && ::waitpid(child, &status, WNOHANG) == 0; ++i) ::usleep(10'000);
+  EXPECT_TRUE(WIFEXITED(status)) << "it waits for a thread of its parent";
+  EXPECT_EQ(WEXITSTATUS(status), 3);
+  ::kill(child, SIGKILL);
 }
 
 TEST_F(CudaLaws, CopiesGoOnAfterTheContextWasReset) {
