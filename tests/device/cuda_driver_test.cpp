@@ -242,7 +242,7 @@ TEST_F(CudaDriver, AFaultInTheProgramsContextIsTheEnd) {
   made_up().madeUpBreak(nullptr, kIllegalAddress);
   EXPECT_EQ(drop(made), 0);
   EXPECT_TRUE(device_->broken());
-  EXPECT_FALSE(ranges_.touches_registration(range));
+  EXPECT_TRUE(ranges_.touches_registration(range)) << "the driver may have it still";
   const unsigned long long calls = made_up().madeUpCalls("cuMemHostRegister_v2");
   EXPECT_EQ(add(range).error.code, ENODEV);
   EXPECT_EQ(made_up().madeUpCalls("cuMemHostRegister_v2"), calls);

@@ -236,11 +236,13 @@ TEST_F(CudaDevice, LeavesTheDriverAloneAfterAnErrorThatStays) {
     const_cast<Books&>(books).unregister_error = sticky;
     EXPECT_EQ(device->deregister(first.key, Actor::helper).code, 0);
     EXPECT_TRUE(device->broken());
-    EXPECT_FALSE(ranges_.touches_registration(part(0, 200))) << "all are forgotten";
+    EXPECT_TRUE(ranges_.touches_registration(part(0, 100))) << "the driver may have both still";
+    EXPECT_TRUE(ranges_.touches_registration(part(100, 200)));
     const int calls = books.calls;
     EXPECT_EQ(device->deregister(second.key, Actor::helper).code, 0);
     EXPECT_EQ(device->register_range(part(0, 100), Access::read, Actor::helper).error.code, ENODEV);
     EXPECT_EQ(books.calls, calls);
+    for (const Range range : {part(0, 100), part(100, 200)}) ranges_.end_registration(range);
   }
 }
 

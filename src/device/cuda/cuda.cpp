@@ -68,19 +68,19 @@ class Registrations final : public CudaDevice {
 
   Error deregister(const RegistrationKey& key, Actor) override {
     const auto range = table_->take(key.handle);
-    if (!range) return {};
-    Result result = kSuccess;
-    if (!broken_)
-      result = context_.run([&] { return driver_.host_unregister(reinterpret_cast<void*>(range->begin)); });
+    // After the end the driver goes on to treat the memory as registered, and so does the front.
+    if (!range || broken_ || ended_) return {};
+    const Result result =
+        context_.run([&] { return driver_.host_unregister(reinterpret_cast<void*>(range->begin)); });
     note(result);
+    if (broken_) return {};
     // The program, or the end of a context, may have unregistered it, and registered other memory around.
-    const bool gone = result == kSuccess || result == kNotRegistered || result == kInvalidValue || broken_;
-    if (!gone) {
-      table_->restore(key.handle, *range);
-      return Error::make(EBUSY, "CUDA refuses to unregister %#zx: error %d", range->begin, result);
+    if (result == kSuccess || result == kNotRegistered || result == kInvalidValue) {
+      ranges_.end_registration(*range);
+      return {};
     }
-    ranges_.end_registration(*range);
-    return {};
+    table_->restore(key.handle, *range);
+    return Error::make(EBUSY, "CUDA refuses to unregister %#zx: error %d", range->begin, result);
   }
 
   void abandon_after_fork() override {
@@ -93,10 +93,19 @@ class Registrations final : public CudaDevice {
   }
 
   bool broken() const override { return broken_; }
-  void declare_broken() override {
-    if (!broken_.exchange(true)) ranges_.forget_registrations();
-  }
+  void declare_broken() override { broken_ = true; }
   void stop_registering() override { stopped_ = true; }
+  void end() override { stopped_ = ended_ = true; }
+  void let_go_after_end(Range range) override {
+    if (broken_) return;
+    while (const auto found = ranges_.first_registration(range)) {
+      const Result result =
+          context_.run([&] { return driver_.host_unregister(reinterpret_cast<void*>(found->begin)); });
+      note(result);
+      if (broken_) return;
+      ranges_.end_registration(*found);
+    }
+  }
 
  private:
   static Error in_use(Range range) {
@@ -111,7 +120,7 @@ class Registrations final : public CudaDevice {
   HostRanges& ranges_;
   OwnContext& context_;
   std::unique_ptr<HandleTable<Range>> table_;
-  std::atomic<bool> stopped_{false};
+  std::atomic<bool> stopped_{false}, ended_{false};
   std::atomic<bool> broken_{false};  ///< in a forked child, too
 };
 

@@ -24,6 +24,10 @@ class CudaDevice : public Device {
   virtual void declare_broken() = 0;
   /// Registers nothing more; what is registered stays so.
   virtual void stop_registering() = 0;
+  /// The process ends: nothing more is registered, nothing deregistered. What is registered counts as that.
+  virtual void end() = 0;
+  /// Unregisters what is left over in the range, after end(), for a call of the program that uses it.
+  virtual void let_go_after_end(Range range) = 0;
 };
 
 /// All three outlive the device.

@@ -45,11 +45,6 @@ void HostRanges::end_registration(Range range) {
   if (found != registered_.end() && found->second == range.end) registered_.erase(found);
 }
 
-void HostRanges::forget_registrations() {
-  const MutexLock lock(mutex_);
-  registered_.clear();
-}
-
 void HostRanges::abandon_after_fork() {
   mutex_.free_in_child();
   // A thread that is missing here may have been changing them, or the allocator: their memory leaks.
@@ -124,6 +119,13 @@ std::optional<Range> HostRanges::registration_of(Address address) const {
   const MutexLock lock(mutex_);
   const auto found = first_behind(registered_, address);
   if (found == registered_.end() || found->first > address) return {};
+  return Range{found->first, found->second};
+}
+
+std::optional<Range> HostRanges::first_registration(Range range) const {
+  const MutexLock lock(mutex_);
+  const auto found = first_behind(registered_, range.begin);
+  if (found == registered_.end() || found->first >= range.end) return {};
   return Range{found->first, found->second};
 }
 

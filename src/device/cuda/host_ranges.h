@@ -28,8 +28,6 @@ class HostRanges final : public MemorySink {
   [[nodiscard]] bool begin_registration(Range range);
   /// The registration that begins there is gone, or was never made.
   void end_registration(Range range);
-  /// The driver is lost to the process: no registration matters any more.
-  void forget_registrations();
   /// In a forked child: the registrations and the closed ranges are the parent's.
   void abandon_after_fork() NO_THREAD_SAFETY_ANALYSIS;
 
@@ -47,6 +45,8 @@ class HostRanges final : public MemorySink {
   /// The registration that holds the address; nothing: there is none.
   std::optional<Range> registration_of(Address address) const;
   bool touches_registration(Range range) const;
+  /// The first registration that overlaps the range.
+  std::optional<Range> first_registration(Range range) const;
   /// Whether one bar has all of the range; it may have ended unnoticed with its memory.
   bool is_barred(Range range) const;
   /// False: the range is closed, or barred.

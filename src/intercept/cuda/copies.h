@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "device/cuda/host_ranges.h"
 #include "intercept/cuda/driver.h"
 #include "intercept/cuda/front.h"
 #include "intercept/cuda/pointer_kind.h"
@@ -81,7 +82,10 @@ template <class Call>
 Result copy_unified(const From& from, LinearCopy way, DevicePointer to, DevicePointer source, Call call) {
   const Sides sides{touched(source, way.bytes), touched(to, way.bytes)};
   const auto passed = [&] { return pass_in(way.stream, sides, [&] { return call(to, source); }); };
-  if (way.bytes < kLeastAsked) return passed();
+  // A small copy that meets a registration of ours must not wait for it.
+  const bool meets = host_ranges().touches_registration(touched(source, way.bytes)) ||
+                     host_ranges().touches_registration(touched(to, way.bytes));
+  if (way.bytes < kLeastAsked && !meets) return passed();
   const PointerKind from_kind = kind_of(source), to_kind = kind_of(to);
   const auto submitted = [&](DevicePointer end, DevicePointer begin) {
     return submit(way.stream, [&] { return call(end, begin); });

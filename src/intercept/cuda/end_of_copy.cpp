@@ -10,6 +10,8 @@ namespace {
 
 /// So long a wait asks again and again: a blocking wait wakes some 15 us late.
 constexpr Duration kSpin = 100 * kMicrosecond;
+/// The GPU takes so long at most to pass an event of an idle stream.
+constexpr Duration kPassesAtOnce = 20 * kMicrosecond;
 
 }  // namespace
 
@@ -19,6 +21,21 @@ EndOfCopy::EndOfCopy(const Driver& driver) : driver_(driver) {
 
 EndOfCopy::~EndOfCopy() {
   if (event_ != nullptr) driver_.event_destroy(event_);
+}
+
+bool EndOfCopy::has_come(Stream stream) {
+  const RelaxedCapture relaxed(driver_);
+  unsigned flags = 0;
+  const bool alone = stream != kLegacyStream && stream != kThreadStream &&
+                     driver_.stream_flags(stream, &flags) == kSuccess && (flags & kStreamNonBlocking) != 0;
+  // A blocking stream without work of its own seems idle, and yet waits for the legacy stream.
+  if (alone || stream == kLegacyStream) return driver_.stream_query(stream) == kSuccess;
+  if (driver_.event_record(event_, stream) != kSuccess) return false;
+  const Time until = monotonic_now() + kPassesAtOnce;
+  do {
+    if (const Result result = driver_.event_query(event_); result != kNotReady) return result == kSuccess;
+  } while (monotonic_now() < until);
+  return false;
 }
 
 Result EndOfCopy::wait(Stream stream) {
@@ -51,11 +68,6 @@ bool can_wait(const Driver& driver, Stream stream) {
 bool is_capturing(const Driver& driver, Stream stream) {
   int status = kCaptureNone;
   return driver.stream_is_capturing(stream, &status) != kSuccess || status != kCaptureNone;
-}
-
-bool is_idle(const Driver& driver, Stream stream) {
-  const RelaxedCapture relaxed(driver);
-  return driver.stream_query(stream) == kSuccess;
 }
 
 bool is_in_callback(const Driver& driver) {

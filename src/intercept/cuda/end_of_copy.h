@@ -18,6 +18,8 @@ class EndOfCopy {
 
   /// False: there is no event, so that the copy must not be made.
   bool ready() const { return event_ != nullptr; }
+  /// Whether the stream has come to what would be put into it now: all work that it waits for is done.
+  [[nodiscard]] bool has_come(Stream stream);
   /// Waits until what was put into the stream so far is done; returns its result.
   [[nodiscard]] Result wait(Stream stream);
 
@@ -31,8 +33,6 @@ Context current_context(const Driver& driver);
 /// Whether the front may record and await an event in the stream: its context is the current one.
 bool can_wait(const Driver& driver, Stream stream);
 bool is_capturing(const Driver& driver, Stream stream);
-/// Whether all work of the stream is done.
-bool is_idle(const Driver& driver, Stream stream);
 /// Whether the thread runs a callback of the driver's, where most calls are forbidden.
 bool is_in_callback(const Driver& driver);
 /// Whether the driver knows nothing of the memory: neither pinned, nor managed, nor on a device.

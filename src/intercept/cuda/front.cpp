@@ -76,25 +76,30 @@ Result shadowed(const LinearCopy& copy, Plain plain) {
   return result;
 }
 
-/// Makes the call on a lease, and waits for the copy. Nothing: it cannot be awaited, and nothing has
-/// happened.
-std::optional<Result> registered(const LinearCopy& copy, Plain plain) {
-  // The driver itself waits for a synchronous copy of registered memory.
-  if (!copy.async) return plain(copy.host);
+/// Makes the call on a lease, and waits for the copy. The lease is held only while nothing holds the stream
+/// back: another thread's call may need the memory, and open the stream after it. Nothing: the copy was not
+/// made.
+std::optional<Result> registered(Registrations& registrations, const LinearCopy& copy,
+                                 const EntryFrame& entry, Plain plain, Use& use) {
   EndOfCopy end(driver());
   if (!end.ready()) return {};
-  const Result result = plain(copy.host);
-  return result == kSuccess ? end.wait(copy.stream) : result;
-}
-
-/// Like registered(), for a copy whose call returns at once: only in a stream that nothing can hold back.
-/// Nothing: the stream is busy, and nothing has happened.
-std::optional<Result> registered_if_idle(const LinearCopy& copy, Plain plain) {
-  EndOfCopy end(driver());
-  const SubmissionGate::Exclusive alone(submission_gate(), driver(), copy.stream, current_context(driver()));
-  if (!alone.held() || !end.ready() || !is_idle(driver(), copy.stream)) return {};
-  const Result result = plain(copy.host);
-  return result == kSuccess ? end.wait(copy.stream) : result;
+  for (int tries = 0; tries < 2; ++tries) {
+    {
+      const SubmissionGate::Exclusive alone(submission_gate(), driver(), copy.stream,
+                                            current_context(driver()));
+      if (alone.held() && end.has_come(copy.stream)) {
+        const Result result = plain(copy.host);
+        // The driver itself waits for a synchronous copy of registered memory.
+        return result == kSuccess && copy.async ? end.wait(copy.stream) : result;
+      }
+    }
+    if (returns_at_once(copy)) break;
+    use.end();
+    if (const Result result = end.wait(copy.stream)) return result;
+    if (!registrations.try_lease(copy, entry, use)) break;
+  }
+  use.end();
+  return {};
 }
 
 /// Makes a linear copy of pageable memory.
@@ -107,7 +112,7 @@ Result plain_copy(const LinearCopy& copy, const EntryFrame& entry, Plain plain) 
     Use use;
     if (!returns_at_once(copy) && can_wait(driver(), copy.stream) &&
         registrations->try_lease(copy, entry, use))
-      if (const auto result = registered(copy, plain)) return *result;
+      if (const auto result = registered(*registrations, copy, entry, plain, use)) return *result;
     use.end();
     // A region that contains a small copy serves others, and goes on to do so.
     const auto around = host_ranges().registration_of(range.begin);
@@ -175,8 +180,7 @@ Result large_copy(Registrations& registrations, const LinearCopy& copy, const En
     registrations.record(copy, entry, use);
   } else {
     if (find_lease(registrations, copy, entry, use))
-      if (const auto result =
-              returns_at_once(copy) ? registered_if_idle(copy, plain) : registered(copy, plain))
+      if (const auto result = registered(registrations, copy, entry, plain, use))
         return counted.as(CopyWay::registered, *result);
     if (copy.bytes >= kLeastStaged && !returns_at_once(copy))
       if (const auto result = staged_copy(driver(), copy)) return *result;
@@ -199,15 +203,40 @@ Result copy(const LinearCopy& copy, const EntryFrame& entry, Plain plain) {
                                   : plain_copy(copy, entry, plain);
 }
 
+namespace {
+
+/// The ranges change, as far as the registry knows: no lease and no registration begins in them.
+class Withheld {
+ public:
+  explicit Withheld(std::span<const Range> ranges) : ranges_(ranges) {
+    for (const Range& range : ranges_) memory_events::begin({pages_touched(range)});
+  }
+  ~Withheld() {
+    for (const Range& range : ranges_) memory_events::end(pages_touched(range));
+  }
+  Withheld(const Withheld&) = delete;
+  Withheld& operator=(const Withheld&) = delete;
+
+ private:
+  const std::span<const Range> ranges_;
+};
+
+}  // namespace
+
 Result pass(std::span<const Range> ranges, FunctionRef<Result()> plain) {
-  for (;;) {
-    if (const Closed closed(ranges); closed) return plain();
-    Registrations* const registrations = Registrations::started();
+  if (const Closed closed(ranges); closed) return plain();
+  if (Registrations* const registrations = Registrations::started()) {
     // In a callback of the driver's the call fails, as it does without us.
-    if (registrations == nullptr || is_in_callback(driver())) return plain();
+    if (is_in_callback(driver())) return plain();
     for (const Range& range : ranges) registrations->let_go(range);
     if (const Closed closed(ranges); closed) return plain();
-    nap();  // another thread's copy has a lease, or the helper is at a region
+  }
+  // Another thread's copy has a lease, until the engine has made it; or the helper is at a region.
+  const Withheld withheld(ranges);
+  for (;;) {
+    for (const Range& range : ranges) Registrations::let_go_at_any_time(range);
+    if (const Closed closed(ranges); closed || Registrations::is_broken()) return plain();
+    nap();
   }
 }
 

@@ -1,5 +1,7 @@
 #include "intercept/cuda/program_memory.h"
 
+#include <unistd.h>
+
 #include <chrono>
 #include <map>
 #include <optional>
@@ -7,8 +9,10 @@
 
 #include "base/mutex.h"
 #include "device/cuda/host_ranges.h"
+#include "device/kernel/writable_memory.h"
 #include "engine/fault_in_by_threads.h"
 #include "intercept/cuda/driver.h"
+#include "intercept/cuda/end_of_copy.h"
 #include "intercept/cuda/front.h"
 #include "intercept/cuda/staged_copy.h"
 #include "intercept/cuda/submission_gate.h"
@@ -75,6 +79,13 @@ Result end_own(Range range, PlainCall plain) {
   return result;
 }
 
+/// The driver would fault it in by one thread. A call that fails leaves the memory as it is.
+void fault_in_what_the_driver_takes(Range range) {
+  static const auto memory = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * page_size();
+  if (range.empty() || range.bytes() > memory / 2 || current_context(driver()) == nullptr) return;
+  if (host_ranges().may_register(range) && !check_writable_memory(range)) fault_in_by_threads(range, true);
+}
+
 Address address_of(const void* memory) { return reinterpret_cast<Address>(memory); }
 
 /// Asks the driver about memory of the program. Memory that we alone have registered is pageable memory to
@@ -103,7 +114,7 @@ Result end_contexts(unsigned long long id, PlainCall plain) {
 }  // namespace
 
 Result register_host(Range range, PlainCall plain) {
-  fault_in_by_threads(range, true);  // the driver would fault it in by one
+  fault_in_what_the_driver_takes(range);
   return pass({&range, 1}, [&] {
     const Result result = plain();
     if (result == kSuccess) own_pinned().add(range);
@@ -114,7 +125,7 @@ Result register_host(Range range, PlainCall plain) {
 Result unregister_host(void* memory, PlainCall plain) {
   if (const auto own = own_pinned().take(address_of(memory))) return end_own(*own, plain);
   const Asked asked(address_of(memory));
-  return asked.hidden() ? kNotRegistered : plain();
+  return asked.hidden() ? driver().host_unregister(&g_pageable) : plain();
 }
 
 Result allocate_host(void** memory, std::size_t bytes, PlainCall plain) {

@@ -6,7 +6,6 @@
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <new>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -32,12 +31,12 @@ constinit std::atomic<Registrations*> g_running{nullptr};
 constinit std::atomic<bool> g_off{false};
 constinit std::atomic<CudaDevice*> g_device{nullptr};
 /// Makes the context, which takes 150 ms. Joined as the process ends.
-std::thread g_making;
+constinit std::atomic<std::thread*> g_making{nullptr};
 
 /// A forked child lacks the thread, and would wait for it for ever as it exits.
 void forget_parent() {
   g_off.store(true);
-  new (&g_making) std::thread;
+  g_making.store(nullptr);
 }
 
 /// Under a debugger or a checker of GPU programs everything is as without us: these follow the program's own
@@ -122,8 +121,8 @@ Error Registrations::begin(Registrations*& made) {
 /// Nothing is unregistered as the process ends: the driver does it faster, and may be gone already.
 void Registrations::end_at_exit() {
   g_off.store(true, std::memory_order_release);
-  if (g_making.joinable()) g_making.join();
-  if (CudaDevice* const device = g_device.load(std::memory_order_acquire)) device->declare_broken();
+  if (std::thread* const making = g_making.exchange(nullptr)) making->join();
+  if (CudaDevice* const device = g_device.load(std::memory_order_acquire)) device->end();
   Engine::stop_at_exit();
 }
 
@@ -174,10 +173,10 @@ void Registrations::record(const LinearCopy& copy, const EntryFrame& entry, Use&
 
 bool Registrations::can_register() {
   if (context_.ready()) return true;
-  if (!g_making.joinable() && !made_.exchange(true)) {
+  if (!made_.exchange(true)) {
     const HeldSignals held;  // the thread inherits the mask
     try {
-      g_making = std::thread([this] { static_cast<void>(context_.make()); });
+      g_making = new std::thread([this] { static_cast<void>(context_.make()); });
     } catch (const std::system_error&) {
       // Without a thread the helper's first registration makes it.
     }
@@ -195,6 +194,18 @@ bool Registrations::has_room(Range range) const {
 
 void Registrations::let_go(Range range) {
   if (ThreadContext* const thread = this_thread()) leases_.retirement().let_go_in(*thread, domain_, range);
+}
+
+void Registrations::let_go_at_any_time(Range range) {
+  if (Registrations* const running = started())
+    running->let_go(range);
+  else if (CudaDevice* const device = g_device.load(std::memory_order_acquire))
+    device->let_go_after_end(range);
+}
+
+bool Registrations::is_broken() {
+  CudaDevice* const device = g_device.load(std::memory_order_acquire);
+  return device != nullptr && device->broken();
 }
 
 void Registrations::stop_registering() {

@@ -55,6 +55,10 @@ class Registrations {
   bool has_room(Range range) const;
   /// Lets idle and doomed regions in the range go.
   void let_go(Range range);
+  /// The same, also where the run has ended: then registrations are left over.
+  static void let_go_at_any_time(Range range);
+  /// The driver has failed for good: what is registered cannot be unregistered.
+  static bool is_broken();
   /// Registers nothing more. Regions go as they fall idle.
   void stop_registering();
   /// False for retention observe: nothing may change.

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <thread>
@@ -280,6 +281,68 @@ TEST_F(CudaLaws, CopiesGoOnWhereNothingCanBeRegistered) {
     ASSERT_EQ(cuMemcpyDtoH_v2(memory.data(), device_, kBytes), kSuccess);
     ASSERT_TRUE(memory.holds(value));
   }
+}
+
+TEST_F(CudaLaws, ACopyThatWaitsForItsStreamKeepsNoOtherCallOut) {
+  Memory memory(kBytes);
+  ASSERT_TRUE(register_by_use(memory));
+  memory.fill(21);
+  Stream other = nullptr;
+  ASSERT_EQ(cuStreamCreate(&other, 1), kSuccess);
+  ASSERT_EQ(madeUpCloseGate(stream_), 0);
+  std::thread waiting([&] {
+    EXPECT_EQ(cuCtxSetCurrent(context_), kSuccess);
+    EXPECT_EQ(cuMemcpyDtoHAsync_v2(memory.data() + 4 * kMiB, device_, kMiB, stream_), kSuccess);
+  });
+  ::usleep(50'000);
+  // The program opens the stream only after these calls, as it may.
+  EXPECT_EQ(cuMemHostRegister_v2(memory.data(), kMiB, 1), kSuccess);
+  EXPECT_EQ(cuMemHostUnregister(memory.data()), kSuccess);
+  ASSERT_EQ(madeUpOpenGate(stream_), 0);
+  waiting.join();
+}
+
+TEST_F(CudaLaws, ASmallCopyIntoABlockingStreamReturnsBesideAGatedLegacyStream) {
+  Memory memory(kBytes);
+  ASSERT_TRUE(register_by_use(memory));
+  Stream blocking = nullptr;
+  ASSERT_EQ(cuStreamCreate(&blocking, 0), kSuccess);
+  memory.fill(31);
+  ASSERT_EQ(madeUpCloseGate(nullptr), 0);
+  ASSERT_EQ(cuMemcpyHtoDAsync_v2(device_, memory.data(), kMiB, blocking), kSuccess);
+  memory.fill(32);
+  ASSERT_EQ(madeUpOpenGate(nullptr), 0);
+  ASSERT_EQ(cuStreamSynchronize(blocking), kSuccess);
+  EXPECT_TRUE(device_holds(kMiB, 31));
+}
+
+/// Copies as the process ends, like a session of a library.
+class Session {
+ public:
+  explicit Session(DevicePointer device) : device_(device) {}
+  ~Session() {
+    // The memory is new, at the address of a registration.
+    memory->remap();
+    memory->fill(41);
+    const bool copied = cuMemcpyHtoD_v2(device_, memory->data(), memory->bytes()) == kSuccess &&
+                        Memory::holds(madeUpDeviceBytes(device_), memory->bytes(), 41);
+    memory->fill(0);
+    const bool returned =
+        cuMemcpyDtoH_v2(memory->data(), device_, memory->bytes()) == kSuccess && memory->holds(41);
+    if (copied && returned) return;
+    std::fprintf(stderr, "wrong bytes as the process ends: to the GPU %d, from it %d\n", !copied, !returned);
+    ::_exit(1);
+  }
+  Memory* memory = nullptr;
+
+ private:
+  const DevicePointer device_;
+};
+
+TEST_F(CudaLaws, ADestructorOfAStaticObjectCopiesAsWithoutUs) {
+  static Session session(device_);
+  session.memory = new Memory(kBytes);
+  ASSERT_TRUE(register_by_use(*session.memory));  // the process then ends with status 1 for wrong bytes
 }
 
 std::atomic<int> g_torn{0}, g_looks{0};
