@@ -15,8 +15,10 @@ constexpr Duration kPassesAtOnce = 20 * kMicrosecond;
 
 }  // namespace
 
-EndOfCopy::EndOfCopy(const Driver& driver) : driver_(driver) {
+bool EndOfCopy::ready() {
+  if (event_ != nullptr) return true;
   if (driver_.event_create(&event_, kEventBlocking | kEventNoTiming) != kSuccess) event_ = nullptr;
+  return event_ != nullptr;
 }
 
 EndOfCopy::~EndOfCopy() {
@@ -30,7 +32,7 @@ bool EndOfCopy::has_come(Stream stream) {
                      driver_.stream_flags(stream, &flags) == kSuccess && (flags & kStreamNonBlocking) != 0;
   // A blocking stream without work of its own seems idle, and yet waits for the legacy stream.
   if (alone || stream == kLegacyStream) return driver_.stream_query(stream) == kSuccess;
-  if (driver_.event_record(event_, stream) != kSuccess) return false;
+  if (!ready() || driver_.event_record(event_, stream) != kSuccess) return false;
   const Time until = monotonic_now() + kPassesAtOnce;
   do {
     if (const Result result = driver_.event_query(event_); result != kNotReady) return result == kSuccess;
@@ -41,7 +43,7 @@ bool EndOfCopy::has_come(Stream stream) {
 Result EndOfCopy::wait(Stream stream) {
   const RelaxedCapture relaxed(driver_);
   // Without the event the whole stream is awaited: the copy may be under way.
-  const bool recorded = driver_.event_record(event_, stream) == kSuccess;
+  const bool recorded = ready() && driver_.event_record(event_, stream) == kSuccess;
   const Time until = monotonic_now() + kSpin;
   for (;;) {
     const Result result = recorded ? driver_.event_query(event_) : driver_.stream_query(stream);

@@ -11,13 +11,13 @@ namespace pinion::cuda {
 
 class EndOfCopy {
  public:
-  explicit EndOfCopy(const Driver& driver);
+  explicit EndOfCopy(const Driver& driver) : driver_(driver) {}
   ~EndOfCopy();
   EndOfCopy(const EndOfCopy&) = delete;
   EndOfCopy& operator=(const EndOfCopy&) = delete;
 
-  /// False: there is no event, so that the copy must not be made.
-  bool ready() const { return event_ != nullptr; }
+  /// Makes the event. False: there is none, so that an asynchronous copy must not be made.
+  bool ready();
   /// Whether the stream has come to what would be put into it now: all work that it waits for is done.
   [[nodiscard]] bool has_come(Stream stream);
   /// Waits until what was put into the stream so far is done; returns its result.

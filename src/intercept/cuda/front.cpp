@@ -1,7 +1,9 @@
 #include "intercept/cuda/front.h"
 
 #include <time.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <optional>
 
@@ -82,7 +84,7 @@ Result shadowed(const LinearCopy& copy, Plain plain) {
 std::optional<Result> registered(Registrations& registrations, const LinearCopy& copy,
                                  const EntryFrame& entry, Plain plain, Use& use) {
   EndOfCopy end(driver());
-  if (!end.ready()) return {};
+  if (copy.async && !end.ready()) return {};
   for (int tries = 0; tries < 2; ++tries) {
     {
       const SubmissionGate::Exclusive alone(submission_gate(), driver(), copy.stream,
@@ -221,9 +223,16 @@ class Withheld {
   const std::span<const Range> ranges_;
 };
 
+/// More than the machine has: the driver refuses it, and memory of our own may lie within.
+bool is_absurd(Range range) {
+  static const auto memory = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * page_size();
+  return range.bytes() > memory;
+}
+
 }  // namespace
 
 Result pass(std::span<const Range> ranges, FunctionRef<Result()> plain) {
+  if (std::any_of(ranges.begin(), ranges.end(), is_absurd)) return plain();
   if (const Closed closed(ranges); closed) return plain();
   if (Registrations* const registrations = Registrations::started()) {
     // In a callback of the driver's the call fails, as it does without us.
