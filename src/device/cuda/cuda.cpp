@@ -93,7 +93,6 @@ class Registrations final : public CudaDevice {
   }
 
   bool broken() const override { return broken_; }
-  void declare_broken() override { broken_ = true; }
   void stop_registering() override { stopped_ = true; }
   void end() override { stopped_ = ended_ = true; }
   void let_go_after_end(Range range) override {
@@ -113,7 +112,7 @@ class Registrations final : public CudaDevice {
                        format_size(range.bytes()).c_str(), range.begin);
   }
   void note(Result result) {
-    if (is_sticky(result)) declare_broken();
+    if (is_sticky(result)) broken_ = true;
   }
 
   const Driver& driver_;

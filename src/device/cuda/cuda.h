@@ -20,8 +20,6 @@ class CudaDevice : public Device {
  public:
   /// The driver has reported an error that stays. Nothing is registered any more, and nothing deregistered.
   virtual bool broken() const = 0;
-  /// The front has met such an error. Harmless twice.
-  virtual void declare_broken() = 0;
   /// Registers nothing more; what is registered stays so.
   virtual void stop_registering() = 0;
   /// The process ends: nothing more is registered, nothing deregistered. What is registered counts as that.

@@ -13,7 +13,7 @@ namespace pinion {
 
 namespace {
 
-// Of <linux/mempolicy.h>, with the flags of mode left out.
+// These are modes of <linux/mempolicy.h>, whose flags the mask takes away.
 constexpr int kDefault = 0, kPreferred = 1, kLocal = 4;
 constexpr int kModeMask = 0xff;
 

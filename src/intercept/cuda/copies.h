@@ -83,9 +83,9 @@ Result copy_unified(const From& from, LinearCopy way, DevicePointer to, DevicePo
   const Sides sides{touched(source, way.bytes), touched(to, way.bytes)};
   const auto passed = [&] { return pass_in(way.stream, sides, [&] { return call(to, source); }); };
   // A small copy that meets a registration of ours must not wait for it.
-  const bool meets = host_ranges().touches_registration(touched(source, way.bytes)) ||
-                     host_ranges().touches_registration(touched(to, way.bytes));
-  if (way.bytes < kLeastAsked && !meets) return passed();
+  if (way.bytes < kLeastAsked && !host_ranges().touches_registration(touched(source, way.bytes)) &&
+      !host_ranges().touches_registration(touched(to, way.bytes)))
+    return passed();
   const PointerKind from_kind = kind_of(source), to_kind = kind_of(to);
   const auto submitted = [&](DevicePointer end, DevicePointer begin) {
     return submit(way.stream, [&] { return call(end, begin); });

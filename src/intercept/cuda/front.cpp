@@ -1,7 +1,6 @@
 #include "intercept/cuda/front.h"
 
 #include <time.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -223,11 +222,8 @@ class Withheld {
   const std::span<const Range> ranges_;
 };
 
-/// More than the machine has: the driver refuses it, and memory of our own may lie within.
-bool is_absurd(Range range) {
-  static const auto memory = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * page_size();
-  return range.bytes() > memory;
-}
+/// More than the machine has, or none at all: the driver refuses it, and memory of our own may lie within.
+bool is_absurd(Range range) { return !range.empty() && !is_possible(range); }
 
 }  // namespace
 

@@ -11,6 +11,7 @@
 #include "device/cuda/host_ranges.h"
 #include "engine/copy_counters.h"
 #include "intercept/cuda/copy_threads.h"
+#include "intercept/cuda/end_of_copy.h"
 #include "intercept/cuda/ring.h"
 #include "intercept/cuda/staging_figures.h"
 #include "intercept/cuda/stream_copy.h"
@@ -73,24 +74,16 @@ bool is_one_allocation(const Driver& driver, DevicePointer device, std::size_t b
 
 /// Memory that we have registered is pageable to the program.
 bool counts_as_pageable(const Driver& driver, const void* host) {
-  if (host_ranges().registration_of(reinterpret_cast<Address>(host))) return true;
-  unsigned type = 0;
-  const auto pointer = static_cast<DevicePointer>(reinterpret_cast<Address>(host));
-  return driver.pointer_attribute(&type, kAttributeMemoryType, pointer) == kInvalidValue;
+  return host_ranges().registration_of(reinterpret_cast<Address>(host)) || is_pageable(driver, host);
 }
 
 /// The current context, if it is the stream's.
 bool find_context(const Driver& driver, Stream stream, ContextKey& key) {
-  Context current = nullptr;
   if (driver.stream_context(stream, &key.context) != kSuccess) return false;
-  if (driver.context_current(&current) != kSuccess || current == nullptr) return false;
+  const Context current = current_context(driver);
+  if (current == nullptr) return false;
   if (driver.context_id != nullptr && driver.context_id(current, &key.id) != kSuccess) return false;
   return current == key.context;
-}
-
-bool captures(const Driver& driver, Stream stream) {
-  int status = kCaptureNone;
-  return driver.stream_is_capturing(stream, &status) != kSuccess || status != kCaptureNone;
 }
 
 /// The pieces of one copy on their way. The calling thread alone uses it, but for copy_piece().
@@ -225,7 +218,7 @@ enum class Reached { idle, busy, no };
 
 /// Whether the stream's work is done within the time. The caller is exclusive: nothing can be added to it.
 Reached look(const Driver& driver, Stream stream, Event event, Duration patience) {
-  if (captures(driver, stream) || driver.event_record(event, stream) != kSuccess) return Reached::no;
+  if (is_capturing(driver, stream) || driver.event_record(event, stream) != kSuccess) return Reached::no;
   const Time until = monotonic_now() + patience;
   Result asked = kNotReady;
   while ((asked = driver.event_query(event)) == kNotReady && monotonic_now() < until) StdAtomics::relax();
@@ -260,7 +253,7 @@ std::optional<Result> staged_copy(const Driver& driver, const LinearCopy& copy) 
   watch_forks();
   const Time began = monotonic_now();
   ContextKey key;
-  if (!find_context(driver, copy.stream, key) || captures(driver, copy.stream)) return std::nullopt;
+  if (!find_context(driver, copy.stream, key) || is_capturing(driver, copy.stream)) return std::nullopt;
   if (!counts_as_pageable(driver, copy.host) || !is_one_allocation(driver, copy.device, copy.bytes))
     return std::nullopt;
   PinnedRings::Part part(pinned_rings(), driver, key, copy.bytes);

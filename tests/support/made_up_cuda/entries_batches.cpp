@@ -69,7 +69,7 @@ bool describe_operand(const Operand& operand, const BatchCopy& copy, Place& plac
 
 bool is_order(int order) { return order >= 1 && order <= 3; }
 
-/// What both versions of the batch do. A batch with several orders takes that of its first copy.
+/// Makes a batch of either version. A batch with several orders takes that of its first copy.
 Result batch(Call& call, Default meaning, const void* handle, const DevicePointer* to,
              const DevicePointer* from, const std::size_t* bytes, std::size_t count,
              const CopyAttributes* attributes, std::size_t attribute_count) {
