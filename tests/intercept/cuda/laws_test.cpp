@@ -287,19 +287,18 @@ TEST_F(CudaLaws, ACopyThatWaitsForItsStreamKeepsNoOtherCallOut) {
   Memory memory(kBytes);
   ASSERT_TRUE(register_by_use(memory));
   memory.fill(21);
-  Stream other = nullptr;
-  ASSERT_EQ(cuStreamCreate(&other, 1), kSuccess);
   ASSERT_EQ(madeUpCloseGate(stream_), 0);
   std::thread waiting([&] {
     EXPECT_EQ(cuCtxSetCurrent(context_), kSuccess);
     EXPECT_EQ(cuMemcpyDtoHAsync_v2(memory.data() + 4 * kMiB, device_, kMiB, stream_), kSuccess);
   });
   ::usleep(50'000);
-  // The program opens the stream only after these calls, as it may.
+  // The program opens the stream only after this call, as it may. (Its unregister would wait for the copy
+  // without us too.)
   EXPECT_EQ(cuMemHostRegister_v2(memory.data(), kMiB, 1), kSuccess);
-  EXPECT_EQ(cuMemHostUnregister(memory.data()), kSuccess);
   ASSERT_EQ(madeUpOpenGate(stream_), 0);
   waiting.join();
+  EXPECT_EQ(cuMemHostUnregister(memory.data()), kSuccess);
 }
 
 TEST_F(CudaLaws, ASmallCopyIntoABlockingStreamReturnsBesideAGatedLegacyStream) {
