@@ -48,7 +48,8 @@ class CudaDriver : public ::testing::Test {
     made_up().madeUpSetLongestWait(20'000);
     made_up().madeUpSetFreeMemory(std::size_t{60} << 30);
     use_context();
-    context_ = std::make_unique<OwnContext>(driver(), program_, 0);
+    context_ = std::make_unique<OwnContext>(driver(), 0);
+    ASSERT_TRUE(context_->look());
     device_ = make_cuda_device(driver(), ranges_, *context_);
   }
   void TearDown() override {
@@ -151,6 +152,15 @@ TEST_F(CudaDriver, AResetOfTheProgramsContextLeavesItsRegistrations) {
   EXPECT_EQ(drop(made), 0);
   EXPECT_EQ(drop(another), 0);
   EXPECT_FALSE(device_->broken());
+}
+
+TEST_F(CudaDriver, MakesItsContextAfterTheProgramsFirstOneHasEnded) {
+  const Memory memory(4);
+  ASSERT_EQ(call<Result(Ordinal)>("cuDevicePrimaryCtxReset_v2")(0), kSuccess);
+  const Registration made = add(Range::of(memory.page(0), kPage));
+  EXPECT_FALSE(made.error) << made.error.message;
+  EXPECT_EQ(drop(made), 0);
+  use_context();
 }
 
 TEST_F(CudaDriver, ARegistrationThatTheProgramUndidIsGone) {

@@ -53,6 +53,10 @@ class Books {
       t_contexts.push_back(*made = now_->own);
       return kSuccess;
     };
+    driver_.context_device = [](Ordinal* device) {
+      *device = now_->device;
+      return t_contexts.empty() ? kInvalidContext : kSuccess;
+    };
     driver_.memory_info = [](std::size_t* free, std::size_t* total) {
       if (t_contexts.empty()) return kInvalidContext;
       *free = now_->free;
@@ -78,6 +82,7 @@ class Books {
   Context program = reinterpret_cast<Context>(0x1000);
   Context own = reinterpret_cast<Context>(0x2000);
   std::map<Context, bool> dead;
+  Ordinal device = 0;  ///< of the program's context
   std::size_t free = 60 * kGiB;
   int created = 0;
   int calls = 0;  ///< register and unregister
@@ -121,9 +126,18 @@ thread_local int Books::t_mode = kCaptureGlobal;
 
 class CudaDevice : public ::testing::Test {
  protected:
+  void SetUp() override { ASSERT_TRUE(look(books_, context_)); }
   void TearDown() override {
     EXPECT_EQ(Books::contexts_of_thread(), 0u);
     EXPECT_EQ(Books::mode_of_thread(), kCaptureGlobal);
+  }
+  /// The context looks at the GPU on a thread of the program.
+  static bool look(const Books& books, OwnContext& context) {
+    Context popped = nullptr;
+    EXPECT_EQ(books.driver().context_push(books.program), kSuccess);
+    const bool seen = context.look();
+    EXPECT_EQ(books.driver().context_pop(&popped), kSuccess);
+    return seen;
   }
   Registration add(Range range, Access access = Access::read) {
     return device_->register_range(range, access, Actor::helper);
@@ -140,7 +154,7 @@ class CudaDevice : public ::testing::Test {
   Memory memory_{16};
   Books books_;
   HostRanges ranges_;
-  OwnContext context_{books_.driver(), books_.program, 0};
+  OwnContext context_{books_.driver(), 0};
   std::unique_ptr<cuda::CudaDevice> device_ = make_cuda_device(books_.driver(), ranges_, context_);
 };
 
@@ -228,7 +242,8 @@ TEST_F(CudaDevice, ForgetsARegistrationThatTheProgramHasUndone) {
 TEST_F(CudaDevice, LeavesTheDriverAloneAfterAnErrorThatStays) {
   for (const Result sticky : {kIllegalAddress, kLaunchFailed, kDeinitialized}) {
     const Books books;
-    OwnContext context(books.driver(), books_.program, 0);
+    OwnContext context(books.driver(), 0);
+    ASSERT_TRUE(look(books, context));
     const auto device = make_cuda_device(books.driver(), ranges_, context);
     const Registration first = device->register_range(part(0, 100), Access::read, Actor::helper);
     const Registration second = device->register_range(part(100, 200), Access::read, Actor::helper);
@@ -248,9 +263,11 @@ TEST_F(CudaDevice, LeavesTheDriverAloneAfterAnErrorThatStays) {
 
 TEST_F(CudaDevice, RegistersNothingWhereTheGpuHasNoMemoryToSpare) {
   books_.free = 8 * kGiB - 1;
+  ASSERT_TRUE(look(books_, context_));
   testing::internal::CaptureStderr();
   EXPECT_EQ(refusal(part(0, 100)), ENODEV);
   books_.free = 60 * kGiB;
+  ASSERT_TRUE(look(books_, context_));
   EXPECT_EQ(refusal(part(0, 100)), ENODEV) << "and does not ask again";
   const std::string message = testing::internal::GetCapturedStderr();
   EXPECT_NE(message.find("8.0 GiB are free, 8 are needed"), std::string::npos) << message;
@@ -266,11 +283,25 @@ TEST_F(CudaDevice, RegistersNothingWithoutAContext) {
   EXPECT_NE(testing::internal::GetCapturedStderr().find("no second context"), std::string::npos);
 }
 
-TEST_F(CudaDevice, RegistersNothingIfTheProgramsContextIsGone) {
-  testing::internal::CaptureStderr();
-  books_.dead[books_.program] = true;
-  EXPECT_EQ(refusal(part(0, 100)), ENODEV);
-  EXPECT_NE(testing::internal::GetCapturedStderr().find("error 709"), std::string::npos);
+TEST_F(CudaDevice, MakesItsContextAfterTheProgramsFirstOneHasEnded) {
+  books_.dead[books_.program] = true;  // its handle leads nowhere
+  EXPECT_EQ(refusal(part(0, 100)), 0);
+  EXPECT_EQ(books_.created, 1);
+}
+
+TEST_F(CudaDevice, MakesItsContextOnlyAfterALookAtItsOwnGpu) {
+  OwnContext context(books_.driver(), 0);
+  const auto device = make_cuda_device(books_.driver(), ranges_, context);
+  const auto refusal = [&] {
+    return device->register_range(part(0, 100), Access::read, Actor::helper).error.code;
+  };
+  EXPECT_EQ(refusal(), ENODEV) << "of the helper's, before any copy";
+  books_.device = 1;
+  EXPECT_FALSE(look(books_, context));
+  EXPECT_EQ(refusal(), ENODEV);
+  books_.device = 0;
+  EXPECT_TRUE(look(books_, context));
+  EXPECT_EQ(refusal(), 0);
 }
 
 TEST_F(CudaDevice, AResetOfTheProgramsContextLeavesRegistrations) {

@@ -12,6 +12,8 @@ double in_gib(std::size_t bytes) { return static_cast<double>(bytes) / (1 << 30)
 
 Error OwnContext::make() {
   if (context_.load(std::memory_order_acquire) != nullptr) return {};
+  if (free_.load(std::memory_order_relaxed) == kUnknown)
+    return Error::make(ENODEV, "no copy has been worth a second context on GPU %d", device_);
   const MutexLock lock(mutex_);
   if (failed_ || context_.load(std::memory_order_relaxed) != nullptr) return failed_;
   context_.store(create(failed_), std::memory_order_release);
@@ -20,17 +22,13 @@ Error OwnContext::make() {
 }
 
 Context OwnContext::create(Error& error) const {
-  const RelaxedCapture relaxed(driver_);
-  std::size_t free = 0;
-  if (const Result refused = ask_free_memory(free)) {
-    error = Error::make(ENODEV, "CUDA registers no host memory: error %d in the program's context", refused);
-    return nullptr;
-  }
+  const std::size_t free = free_.load(std::memory_order_relaxed);
   if (free < kLeastFree) {
     error = Error::make(ENODEV, "CUDA registers no host memory: of GPU %d %.1f GiB are free, %.0f are needed",
                         device_, in_gib(free), in_gib(kLeastFree));
     return nullptr;
   }
+  const RelaxedCapture relaxed(driver_);
   Context made = nullptr;
   if (const Result refused = driver_.context_create(&made, 0, device_)) {
     error = Error::make(ENODEV, "CUDA registers no host memory: no second context on GPU %d, error %d",
@@ -42,13 +40,15 @@ Context OwnContext::create(Error& error) const {
   return made;
 }
 
-Result OwnContext::ask_free_memory(std::size_t& free) const {
-  if (const Result refused = driver_.context_push(program_)) return refused;
-  std::size_t total = 0;
-  const Result result = driver_.memory_info(&free, &total);
-  Context popped = nullptr;
-  driver_.context_pop(&popped);
-  return result;
+bool OwnContext::look() {
+  const RelaxedCapture relaxed(driver_);
+  Ordinal device = -1;
+  std::size_t free = 0, total = 0;
+  if (driver_.context_device(&device) != kSuccess || device != device_ ||
+      driver_.memory_info(&free, &total) != kSuccess)
+    return false;
+  free_.store(free, std::memory_order_relaxed);
+  return true;
 }
 
 void OwnContext::abandon_after_fork() {

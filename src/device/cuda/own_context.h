@@ -1,6 +1,6 @@
 // A CUDA context of Pinion's own, beside the program's: what is registered in it neither waits for the
-// program's work nor stops it (docs/gpu-driver.md). It is made at the first use, on the GPU of the program's
-// context, if that GPU has memory to spare; it is never destroyed.
+// program's work nor stops it (docs/gpu-driver.md). It is made at the first use, if the GPU has memory to
+// spare; it is never destroyed. The program's contexts are not kept: each may end at any time.
 //
 // Owns the context. Any thread, outside of hooks; one mutex, held while the context is made.
 #pragma once
@@ -19,12 +19,13 @@ class OwnContext {
   /// A context takes half a GiB of GPU memory; it is made where the program has many times that left.
   static constexpr std::size_t kLeastFree = std::size_t{8} << 30;
 
-  /// `program`: a context of the program's on the GPU `device`, in which free memory is asked for.
-  OwnContext(const Driver& driver, Context program, Ordinal device)
-      : driver_(driver), program_(program), device_(device) {}
+  OwnContext(const Driver& driver, Ordinal device) : driver_(driver), device_(device) {}
 
-  /// Makes the context, unless it is there. ENODEV: there is none, and there will be none; the first such
-  /// answer is a message to the user.
+  /// Notes how much memory the GPU has left, by the calling thread's current context. False: that context
+  /// is on another GPU, or does not say.
+  [[nodiscard]] bool look();
+  /// Makes the context, unless it is there. ENODEV: there is none. After a look() there will be none, and the
+  /// first such answer is a message to the user.
   Error make();
   /// Whether make() has succeeded.
   bool ready() const { return context_.load(std::memory_order_acquire) != nullptr; }
@@ -44,12 +45,10 @@ class OwnContext {
  private:
   /// Makes it; the driver's refusal, or a shortage, in `error`.
   Context create(Error& error) const;
-  /// GPU memory that the program has left.
-  Result ask_free_memory(std::size_t& free) const;
-
   const Driver& driver_;
-  const Context program_;
   const Ordinal device_;
+  static constexpr std::size_t kUnknown = ~std::size_t{0};
+  std::atomic<std::size_t> free_{kUnknown};  ///< as look() has found it
   std::atomic<Context> context_{nullptr};
   Mutex mutex_;
   Error failed_ GUARDED_BY(mutex_);  ///< why there is none

@@ -99,10 +99,9 @@ Error Registrations::begin(Registrations*& made) {
   if (Error error = Engine::join(options, place, false)) return error;
   Engine& engine = *Engine::running();
   Ordinal gpu = 0;
-  const Context program = current_context(driver());
-  if (program == nullptr || driver().context_device(&gpu) != kSuccess) return {};
+  if (driver().context_device(&gpu) != kSuccess) return {};
   // Never freed: threads may be inside it as the process ends.
-  auto* const context = new OwnContext(driver(), program, gpu);
+  auto* const context = new OwnContext(driver(), gpu);
   auto device = make_cuda_device(driver(), host_ranges(), *context);
   g_device.store(device.get(), std::memory_order_release);
   Error error;
@@ -173,7 +172,7 @@ void Registrations::record(const LinearCopy& copy, const EntryFrame& entry, Use&
 
 bool Registrations::can_register() {
   if (context_.ready()) return true;
-  if (!made_.exchange(true)) {
+  if (!made_.load(std::memory_order_relaxed) && context_.look() && !made_.exchange(true)) {
     const HeldSignals held;  // the thread inherits the mask
     try {
       g_making = new std::thread([this] { static_cast<void>(context_.make()); });

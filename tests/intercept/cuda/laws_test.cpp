@@ -23,6 +23,8 @@ extern "C" {
 Result cuInit(unsigned);
 Result cuDevicePrimaryCtxRetain(Context*, Ordinal);
 Result cuDevicePrimaryCtxReset_v2(Ordinal);
+Result cuCtxCreate_v2(Context*, unsigned, Ordinal);
+Result cuCtxDestroy_v2(Context);
 Result cuCtxSetCurrent(Context);
 Result cuMemAlloc_v2(DevicePointer*, std::size_t);
 Result cuMemcpyHtoD_v2(DevicePointer, const void*, std::size_t);
@@ -268,6 +270,18 @@ TEST_F(CudaLaws, CopiesGoOnAfterTheContextWasReset) {
     ASSERT_EQ(cuMemcpyHtoD_v2(device_, memory.data(), kBytes), kSuccess);
     ASSERT_TRUE(device_holds(kBytes, value));
   }
+}
+
+TEST_F(CudaLaws, BuffersAreRegisteredAfterTheFirstContextWasDestroyed) {
+  Context first = nullptr;
+  DevicePointer device = 0;
+  ASSERT_EQ(cuCtxCreate_v2(&first, 0, 0), kSuccess);
+  ASSERT_EQ(cuMemAlloc_v2(&device, kBytes), kSuccess);
+  Memory memory(kBytes);
+  ASSERT_EQ(cuMemcpyHtoD_v2(device, memory.data(), kBytes), kSuccess);
+  ASSERT_EQ(cuCtxDestroy_v2(first), kSuccess);
+  ASSERT_EQ(cuCtxSetCurrent(context_), kSuccess);
+  EXPECT_TRUE(register_by_use(memory));
 }
 
 TEST_F(CudaLaws, CopiesGoOnWhereNothingCanBeRegistered) {
