@@ -78,14 +78,9 @@ class BasicSubmissionGate {
   /// The calling thread submits to a stream. Waits for the end of exclusions that conflict.
   class Entry {
    public:
-    Entry(BasicSubmissionGate& gate, Stream stream) : gate_(gate), word_(word_of(stream)) {
-      SubmittingThread& thread = submitting_thread();
-      outer_ = static_cast<const Entry*>(thread.innermost);
-      if (is_nested()) return;
-      gate_.enter(*this, thread);
-      thread.innermost = this;
-      announced_ = true;
-    }
+    Entry(BasicSubmissionGate& gate, Stream stream) : Entry(gate, word_of(stream)) {}
+    /// To all streams: it conflicts with every exclusion.
+    explicit Entry(BasicSubmissionGate& gate) : Entry(gate, kEverything) {}
     ~Entry() {
       if (!announced_) return;
       gate_.withdraw(*this);
@@ -96,6 +91,14 @@ class BasicSubmissionGate {
 
    private:
     friend class BasicSubmissionGate;
+    Entry(BasicSubmissionGate& gate, Word word) : gate_(gate), word_(word) {
+      SubmittingThread& thread = submitting_thread();
+      outer_ = static_cast<const Entry*>(thread.innermost);
+      if (is_nested()) return;
+      gate_.enter(*this, thread);
+      thread.innermost = this;
+      announced_ = true;
+    }
     /// An outer entry of this thread has announced the stream.
     bool is_nested() const {
       for (const Entry* outer = outer_; outer != nullptr; outer = outer->outer_) {
@@ -225,6 +228,7 @@ class BasicSubmissionGate {
   }
   /// Asks the driver about the entry's own stream. What it refuses to say counts as a conflict.
   static bool conflicts(Word word, const Exclusion& other) {
+    if (word == kEverything) return true;
     const auto stream = reinterpret_cast<Stream>(word);
     // Captured work is for later, and its thread asks no more than this: a capture is lost easily.
     int capturing = kCaptureNone;

@@ -30,6 +30,17 @@ struct SubmissionByDefault {
   }
 };
 
+/// The call concerns all streams of a context.
+template <std::size_t count>
+struct SubmissionToAll {
+  using Function = FunctionOfWords<count>;
+  template <class... A>
+  static Result handle(const From&, Function* next, A... arguments) {
+    const SubmissionGate::Entry entry(submission_gate());
+    return next(arguments...);
+  }
+};
+
 struct LaunchWithConfig {
   struct Config {
     unsigned sizes[7];

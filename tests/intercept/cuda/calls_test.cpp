@@ -378,6 +378,16 @@ TEST_F(CudaCalls, WorkForAStreamEntersTheGate) {
   call("cuMemcpyAtoA_v2", 1, 2, 3, 4, 5);
 }
 
+TEST_F(CudaCalls, WorkForAllStreamsOfAContextEntersTheGate) {
+  g_in_driver = [] {
+    EXPECT_FALSE(is_free(kStream));
+    EXPECT_FALSE(is_free(kLegacyStream));
+  };
+  for (const char* const symbol :
+       {"cuCtxRecordEvent", "cuCtxWaitEvent", "cuGreenCtxRecordEvent", "cuGreenCtxWaitEvent"})
+    call(symbol, 0x10, 0x20);
+}
+
 TEST_F(CudaCalls, CallsWithinACallBelongToIt) {
   bool first = true;
   g_in_driver = [&] {

@@ -107,6 +107,23 @@ TEST_F(Gate, HoldsEntriesOfConflictingStreamsOut) {
   EXPECT_TRUE(waits(kLegacyStream, nullptr));
 }
 
+TEST_F(Gate, HoldsEntriesOfAllStreamsOut) {
+  for (const Stream held : {kFree, kThreadStream}) {
+    auto alone = std::make_unique<SubmissionGate::Exclusive>(*gate_, kDriver, held, kHere);
+    ASSERT_TRUE(alone->held());
+    std::atomic<bool> inside{false};
+    std::thread other([&] {
+      const SubmissionGate::Entry entry(*gate_);
+      inside = true;
+    });
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    EXPECT_FALSE(inside);
+    alone.reset();
+    other.join();
+    EXPECT_TRUE(inside);
+  }
+}
+
 TEST_F(Gate, LetsAllOtherEntriesIn) {
   const std::tuple<Stream, Stream, Context> cases[] = {
       {kBlocking, kOther, kHere},         {kBlocking, kFree, kHere},
