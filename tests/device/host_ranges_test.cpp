@@ -88,12 +88,46 @@ TEST(HostRanges, ABarOutlastsItsCallUntilItsMemoryIsGone) {
   open(ranges, {1000, 2000});
   EXPECT_FALSE(ranges.begin_registration({1999, 3000}));
   ranges.bar({1500, 4000});  // by another node
-  ranges.unbar({1200, 1300});
+  EXPECT_TRUE(ranges.is_barred({1000, 4000}));
+  EXPECT_EQ(ranges.changing({.range = {1200, 1300}, .kind = ChangeKind::unmap}), Answer::proceed);
+  EXPECT_FALSE(ranges.is_barred({1100, 1400}));
   EXPECT_TRUE(ranges.begin_registration({1200, 1300}));
   EXPECT_FALSE(ranges.begin_registration({1199, 1200}));
   EXPECT_FALSE(ranges.begin_registration({1300, 1301}));
-  ranges.unbar({0, 4096});
+  EXPECT_EQ(ranges.changing({.range = {0, 4096}, .kind = ChangeKind::unmap}), Answer::proceed);
   EXPECT_TRUE(ranges.begin_registration({1300, 4000}));
+}
+
+TEST(HostRanges, FreshMemoryIsNotBarredAtTheFirstLook) {
+  HostRanges ranges;
+  ranges.bar({1000, 2000});
+  EXPECT_TRUE(ranges.is_barred({1000, 2000}));
+  EXPECT_EQ(ranges.changing({.range = {0, 4096}, .kind = ChangeKind::unmap}), Answer::proceed);
+  EXPECT_FALSE(ranges.is_barred({1000, 2000}));
+}
+
+TEST(HostRanges, WhatTheProgramPinnedIsClosedUntilItIsTaken) {
+  HostRanges ranges;
+  ranges.add_pinned({1000, 2000});
+  ranges.bar({1500, 1600});  // by a node
+  EXPECT_TRUE(ranges.is_barred({1000, 2000}));
+  EXPECT_EQ(ranges.changing({.range = {0, 4096}, .kind = ChangeKind::unmap}), Answer::proceed);
+  EXPECT_FALSE(ranges.begin_registration({1999, 3000})) << "the driver has it still";
+  ranges.bar({1500, 1600});
+  EXPECT_FALSE(ranges.take_pinned(1500));
+  EXPECT_EQ(ranges.take_pinned(1000), (Range{1000, 2000}));
+  EXPECT_FALSE(ranges.take_pinned(1000));
+  EXPECT_FALSE(ranges.begin_registration({1000, 2000})) << "the node stays";
+  EXPECT_TRUE(ranges.begin_registration({1600, 2000}));
+}
+
+TEST(HostRanges, PinningAnewEndsWhatWasThere) {
+  HostRanges ranges;
+  ranges.add_pinned({1000, 2000});
+  ranges.add_pinned({500, 1500});
+  ASSERT_EQ(ranges.pinned().size(), 2u);
+  EXPECT_EQ(ranges.take_pinned(500), (Range{500, 1500}));
+  EXPECT_TRUE(ranges.begin_registration({500, 1500}));
 }
 
 TEST(HostRanges, ABarEndsAsItsMemoryIsUnmapped) {
@@ -118,6 +152,7 @@ TEST(HostRanges, AChildHasNone) {
   ASSERT_TRUE(ranges.begin_registration({100, 200}));
   ASSERT_TRUE(close(ranges, {300, 400}));
   ranges.bar({500, 600});
+  ranges.add_pinned({700, 800});
   test::in_child([&] {
     ranges.abandon_after_fork();
     open(ranges, {300, 400});  // by the call that forked

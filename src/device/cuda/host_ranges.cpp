@@ -20,6 +20,11 @@ auto first_behind(Map& ranges, Address address) {
   return next;
 }
 
+bool contains(const Ranges& ranges, Range range) {
+  const auto first = first_behind(ranges, range.begin);
+  return first != ranges.end() && Range{first->first, first->second}.contains(range);
+}
+
 bool overlaps(const Ranges& ranges, Range range) {
   if (range.empty()) return false;
   const auto first = first_behind(ranges, range.begin);
@@ -51,6 +56,7 @@ void HostRanges::abandon_after_fork() {
   new (&registered_) Ranges;
   new (&closed_) std::vector<Range>;
   new (&barred_) Ranges;
+  new (&pinned_) Ranges;
   unmapped_.forget();
 }
 
@@ -87,10 +93,27 @@ void HostRanges::bar(Range range) {
   barred_.emplace(range.begin, range.end);
 }
 
-void HostRanges::unbar(Range range) {
+void HostRanges::add_pinned(Range range) {
   if (range.empty()) return;
   const MutexLock lock(mutex_);
-  unbar_locked(range);
+  cut(pinned_, range);  // no two are live: the driver has ended the others
+  pinned_.emplace(range.begin, range.end);
+}
+
+std::optional<Range> HostRanges::take_pinned(Address begin) {
+  const MutexLock lock(mutex_);
+  const auto found = pinned_.find(begin);
+  if (found == pinned_.end()) return {};
+  const Range range{begin, found->second};
+  pinned_.erase(found);
+  return range;
+}
+
+std::vector<Range> HostRanges::pinned() const {
+  const MutexLock lock(mutex_);
+  std::vector<Range> all;
+  for (const auto& [begin, end] : pinned_) all.push_back({begin, end});
+  return all;
 }
 
 Answer HostRanges::changing(const MemoryChange& change) {
@@ -102,16 +125,16 @@ Answer HostRanges::changing(const MemoryChange& change) {
 void HostRanges::unbar_unmapped() {
   bool lost = false;
   UnmappedRanges::Event event;
-  while (unmapped_.take(event, lost)) unbar_locked(event.range);
+  while (unmapped_.take(event, lost)) cut(barred_, event.range);
 }
 
-void HostRanges::unbar_locked(Range range) {
-  auto next = first_behind(barred_, range.begin);
-  while (next != barred_.end() && next->first < range.end) {
-    const Range bar{next->first, next->second};
-    next = barred_.erase(next);
-    if (bar.begin < range.begin) barred_.emplace(bar.begin, range.begin);
-    if (bar.end > range.end) barred_.emplace(range.end, bar.end);
+void HostRanges::cut(Ranges& ranges, Range range) {
+  auto next = first_behind(ranges, range.begin);
+  while (next != ranges.end() && next->first < range.end) {
+    const Range old{next->first, next->second};
+    next = ranges.erase(next);
+    if (old.begin < range.begin) ranges.emplace(old.begin, range.begin);
+    if (old.end > range.end) ranges.emplace(range.end, old.end);
   }
 }
 
@@ -134,10 +157,12 @@ bool HostRanges::touches_registration(Range range) const {
   return touches(range);
 }
 
-bool HostRanges::is_barred(Range range) const {
+bool HostRanges::is_barred(Range range) {
   const MutexLock lock(mutex_);
-  const auto found = first_behind(barred_, range.begin);
-  return found != barred_.end() && Range{found->first, found->second}.contains(range);
+  if (contains(pinned_, range)) return true;
+  if (!contains(barred_, range)) return false;
+  unbar_unmapped();
+  return contains(barred_, range);
 }
 
 bool HostRanges::may_register(Range range) {
@@ -151,7 +176,8 @@ bool HostRanges::touches(Range range) const { return overlaps(registered_, range
 
 bool HostRanges::is_closed(Range range) const {
   const auto in_range = [range](Range closed) { return !closed.empty() && closed.overlaps(range); };
-  return overlaps(barred_, range) || std::any_of(closed_.begin(), closed_.end(), in_range);
+  return overlaps(barred_, range) || overlaps(pinned_, range) ||
+         std::any_of(closed_.begin(), closed_.end(), in_range);
 }
 
 HostRanges& host_ranges() {

@@ -1,10 +1,10 @@
 // Host memory as the CUDA driver sees it in this process: ranges that Pinion has registered, or is about to,
-// and ranges that are closed to registration, because a call of the program that uses them is in the driver.
-// The two never overlap: a call that reads memory which becomes registered meanwhile would be taken for one
-// on pinned memory, and return before it has read (docs/gpu-driver.md). Ranges are of bytes; empty ones are
-// ignored.
+// and ranges that are closed to registration, because a call of the program that uses them is in the driver,
+// a graph may read them at any time, or the program has pinned them itself. The two never overlap: a call
+// that reads memory which becomes registered meanwhile would be taken for one on pinned memory, and return
+// before it has read (docs/gpu-driver.md). Ranges are of bytes; empty ones are ignored.
 //
-// Owns both sets; one mutex, held for a look-up only. Ordinary code of any thread; the sink's function alone
+// Owns these sets; one mutex, held for a look-up only. Ordinary code of any thread; the sink's function alone
 // is for hooks.
 #pragma once
 
@@ -28,7 +28,7 @@ class HostRanges final : public MemorySink {
   [[nodiscard]] bool begin_registration(Range range);
   /// The registration that begins there is gone, or was never made.
   void end_registration(Range range);
-  /// In a forked child: the registrations and the closed ranges are the parent's.
+  /// In a forked child: all ranges are the parent's.
   void abandon_after_fork() NO_THREAD_SAFETY_ANALYSIS;
 
   // ---- the front ----
@@ -40,16 +40,20 @@ class HostRanges final : public MemorySink {
   /// Closes a range for good: until its memory is unmapped, if this object is a sink of memory events. The
   /// caller has closed it before.
   void bar(Range range);
-  /// Ends bars within the range.
-  void unbar(Range range);
+  /// Closes a range that the program has pinned itself, until take_pinned().
+  void add_pinned(Range range);
+  /// Ends what add_pinned() began, by the first byte; returns the range. Nothing: there is none.
+  std::optional<Range> take_pinned(Address begin);
+  /// All that the program has pinned.
+  std::vector<Range> pinned() const;
   /// The registration that holds the address; nothing: there is none.
   std::optional<Range> registration_of(Address address) const;
   bool touches_registration(Range range) const;
   /// The first registration that overlaps the range.
   std::optional<Range> first_registration(Range range) const;
-  /// Whether one bar has all of the range; it may have ended unnoticed with its memory.
-  bool is_barred(Range range) const;
-  /// False: the range is closed, or barred.
+  /// Whether one bar has all of the range, or the program has pinned it.
+  bool is_barred(Range range);
+  /// False: the range is closed, barred, or pinned by the program.
   bool may_register(Range range);
 
   // ---- memory events; hooks ----
@@ -61,17 +65,18 @@ class HostRanges final : public MemorySink {
 
   bool touches(Range range) const REQUIRES(mutex_);
   bool is_closed(Range range) const REQUIRES(mutex_);
-  void unbar_locked(Range range) REQUIRES(mutex_);
   /// Ends bars whose memory has been unmapped.
   void unbar_unmapped() REQUIRES(mutex_);
 
   /// Ranges that never overlap: begin to end.
   using Ranges = std::map<Address, Address>;
+  static void cut(Ranges& ranges, Range range);
 
   mutable Mutex mutex_;
   Ranges registered_ GUARDED_BY(mutex_);
   std::vector<Range> closed_ GUARDED_BY(mutex_);  ///< once for each close()
   Ranges barred_ GUARDED_BY(mutex_);
+  Ranges pinned_ GUARDED_BY(mutex_);
   UnmappedRanges unmapped_;  ///< near bars; the mutex guards reading
 };
 

@@ -246,6 +246,7 @@ Result pass(std::span<const Range> ranges, FunctionRef<Result()> plain) {
 }
 
 Result pass_for_good(std::span<const Range> ranges, FunctionRef<Result()> plain) {
+  watch_memory();
   return pass(ranges, [&] {
     for (const Range& range : ranges) host_ranges().bar(range);
     return plain();

@@ -1,13 +1,9 @@
 #include "intercept/cuda/program_memory.h"
 
-#include <unistd.h>
-
 #include <chrono>
-#include <map>
-#include <optional>
 #include <thread>
 
-#include "base/mutex.h"
+#include "base/machine_memory.h"
 #include "device/cuda/host_ranges.h"
 #include "device/kernel/writable_memory.h"
 #include "engine/fault_in_by_threads.h"
@@ -43,46 +39,17 @@ class Asked {
   const bool hidden_;
 };
 
-/// Memory that the program has pinned itself, by its first byte. It is barred from registration.
-class OwnPinned {
- public:
-  void add(Range range) {
-    host_ranges().bar(range);
-    const MutexLock lock(mutex_);
-    ends_[range.begin] = range.end;
-  }
-  /// Called before the driver lets the memory go: its address may be another thread's directly after that.
-  std::optional<Range> take(Address begin) {
-    const MutexLock lock(mutex_);
-    const auto found = ends_.find(begin);
-    if (found == ends_.end()) return {};
-    const Range range{begin, found->second};
-    ends_.erase(found);
-    host_ranges().unbar(range);
-    return range;
-  }
-
- private:
-  Mutex mutex_;
-  std::map<Address, Address> ends_ GUARDED_BY(mutex_);
-};
-
-OwnPinned& own_pinned() {
-  static auto* const own = new OwnPinned;  // threads may be inside at exit
-  return *own;
-}
-
-/// Makes a call that ends the program's own pinning of memory.
+/// Makes a call that ends the program's own pinning of memory. It counts as ended before the driver lets it
+/// go: its address may be another thread's directly after that.
 Result end_own(Range range, PlainCall plain) {
   const Result result = plain();
-  if (result != kSuccess) own_pinned().add(range);
+  if (result != kSuccess) host_ranges().add_pinned(range);
   return result;
 }
 
 /// The driver would fault it in by one thread. A call that fails leaves the memory as it is.
 void fault_in_what_the_driver_takes(Range range) {
-  static const auto memory = static_cast<std::size_t>(::sysconf(_SC_PHYS_PAGES)) * page_size();
-  if (range.empty() || range.bytes() > memory / 2 || current_context(driver()) == nullptr) return;
+  if (range.empty() || range.bytes() > machine_memory() / 2 || current_context(driver()) == nullptr) return;
   if (host_ranges().may_register(range) && !check_writable_memory(range)) fault_in_by_threads(range, true);
 }
 
@@ -102,12 +69,23 @@ unsigned long long id_of(Context context) {
   return 0;
 }
 
+/// Forgets what contexts that have ended had pinned for the program.
+void forget_ended_pinning() {
+  for (const Range range : host_ranges().pinned()) {
+    unsigned type = 0;
+    // Without a current context all is forgotten: copies of it then ask the driver each time.
+    if (driver().pointer_attribute(&type, kAttributeMemoryType, range.begin) != kSuccess)
+      host_ranges().take_pinned(range.begin);
+  }
+}
+
 /// Makes a call that may end a context; 0: any. A copy of another thread may come between the call and what
 /// is said about it.
 Result end_contexts(unsigned long long id, PlainCall plain) {
   staging_contexts_changed(id);
   const Result result = plain();
   staging_contexts_changed(id);
+  forget_ended_pinning();
   return result;
 }
 
@@ -117,13 +95,13 @@ Result register_host(Range range, PlainCall plain) {
   fault_in_what_the_driver_takes(range);
   return pass({&range, 1}, [&] {
     const Result result = plain();
-    if (result == kSuccess) own_pinned().add(range);
+    if (result == kSuccess) host_ranges().add_pinned(range);
     return result;
   });
 }
 
 Result unregister_host(void* memory, PlainCall plain) {
-  if (const auto own = own_pinned().take(address_of(memory))) return end_own(*own, plain);
+  if (const auto own = host_ranges().take_pinned(address_of(memory))) return end_own(*own, plain);
   const Asked asked(address_of(memory));
   return asked.hidden() ? driver().host_unregister(&g_pageable) : plain();
 }
@@ -137,12 +115,12 @@ Result allocate_host(void** memory, std::size_t bytes, PlainCall plain) {
     result = plain();
   }
   if (result == kSuccess && memory != nullptr && *memory != nullptr)
-    own_pinned().add(Range::of(*memory, bytes));
+    host_ranges().add_pinned(Range::of(*memory, bytes));
   return result;
 }
 
 Result free_host(void* memory, PlainCall plain) {
-  if (const auto own = own_pinned().take(address_of(memory))) return end_own(*own, plain);
+  if (const auto own = host_ranges().take_pinned(address_of(memory))) return end_own(*own, plain);
   return memory != nullptr && host_ranges().registration_of(address_of(memory)) ? kInvalidValue : plain();
 }
 

@@ -229,6 +229,18 @@ TEST_F(CudaLaws, ACapturedCopyReadsPlainMemoryAtEachLaunch) {
   EXPECT_FALSE(is_registered(memory.data())) << "a graph may read it at any time";
 }
 
+TEST_F(CudaLaws, FreshMemoryInPlaceOfAGraphsIsRegistered) {
+  Memory memory(kBytes);
+  ASSERT_TRUE(register_by_use(memory));
+  ASSERT_EQ(cuStreamBeginCapture_v2(stream_, kCaptureGlobal), kSuccess);
+  EXPECT_EQ(cuMemcpyHtoDAsync_v2(device_, memory.data(), kBytes, stream_), kSuccess);
+  void* graph = nullptr;
+  ASSERT_EQ(cuStreamEndCapture(stream_, &graph), kSuccess);
+  ASSERT_FALSE(is_registered(memory.data()));
+  memory.remap();
+  EXPECT_TRUE(register_by_use(memory));
+}
+
 TEST_F(CudaLaws, AChildOfAForkSeesTheMemoryAndTheParentGoesOn) {
   Memory memory(kBytes);
   ASSERT_TRUE(register_by_use(memory));
@@ -282,6 +294,21 @@ TEST_F(CudaLaws, BuffersAreRegisteredAfterTheFirstContextWasDestroyed) {
   ASSERT_EQ(cuCtxDestroy_v2(first), kSuccess);
   ASSERT_EQ(cuCtxSetCurrent(context_), kSuccess);
   EXPECT_TRUE(register_by_use(memory));
+}
+
+TEST_F(CudaLaws, MemoryThatTheProgramPinnedIsRegisteredAfterTheEndOfItsContext) {
+  Memory first(kBytes), second(kBytes);
+  Context other = nullptr;
+  ASSERT_EQ(cuMemHostRegister_v2(first.data(), kBytes, 1), kSuccess);
+  ASSERT_EQ(cuDevicePrimaryCtxReset_v2(0), kSuccess);
+  ASSERT_EQ(cuCtxCreate_v2(&other, 0, 0), kSuccess);
+  ASSERT_EQ(cuMemHostRegister_v2(second.data(), kBytes, 1), kSuccess);
+  ASSERT_EQ(cuDevicePrimaryCtxRetain(&context_, 0), kSuccess);
+  ASSERT_EQ(cuCtxSetCurrent(context_), kSuccess);
+  ASSERT_EQ(cuMemAlloc_v2(&device_, kBytes), kSuccess);
+  EXPECT_TRUE(register_by_use(first));
+  ASSERT_EQ(cuCtxDestroy_v2(other), kSuccess);
+  EXPECT_TRUE(register_by_use(second));
 }
 
 TEST_F(CudaLaws, CopiesGoOnWhereNothingCanBeRegistered) {
