@@ -1,7 +1,6 @@
 #include "engine/registry_source.h"
 
-#include <unistd.h>
-
+#include "base/machine_memory.h"
 #include "monitor/userfault.h"
 
 namespace pinion {
@@ -21,8 +20,7 @@ void see_events() {
 }  // namespace
 
 bool is_possible(Range request) {
-  static const std::uint64_t memory = static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) * page_size();
-  return is_addressable(request.begin, request.bytes()) && request.bytes() <= memory;
+  return is_addressable(request.begin, request.bytes()) && request.bytes() <= machine_memory();
 }
 
 RegistrySource::RegistrySource(KnownDomains& domains, MemoryWatch& watch, UseTrail& trail,

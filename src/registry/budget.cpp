@@ -9,6 +9,8 @@
 #include <fstream>
 #include <string>
 
+#include "base/machine_memory.h"
+
 namespace pinion {
 
 namespace {
@@ -63,9 +65,7 @@ Limits find_limits(std::uint64_t user_bytes, std::uint64_t user_regions, int loc
     limits.bytes_from = from;
   };
   const auto share = static_cast<std::uint64_t>(std::max(1, local_processes));
-  take(static_cast<std::uint64_t>(::sysconf(_SC_PHYS_PAGES)) *
-           static_cast<std::uint64_t>(::sysconf(_SC_PAGESIZE)) / 2 / share,
-       "half of the node's memory, shared by its ranks");
+  take(machine_memory() / 2 / share, "half of the node's memory, shared by its ranks");
   rlimit memlock{};
   if (pinned != Pinned::uncounted && !has_ipc_lock() && ::getrlimit(RLIMIT_MEMLOCK, &memlock) == 0 &&
       memlock.rlim_cur != RLIM_INFINITY) {

@@ -212,7 +212,7 @@ struct InRowsAsync {
 template <class Call>
 Result pass_batch(Stream stream, std::vector<Range>& ranges, Call call) {
   join(ranges);
-  return pass_until_done(ranges, stream, [&] { return submit(stream, call); });
+  return pass_for_good(ranges, [&] { return submit(stream, call); });
 }
 
 /// `more`: the attributes, and for the first version the index of the copy that failed.

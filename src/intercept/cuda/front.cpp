@@ -253,11 +253,6 @@ Result pass_for_good(std::span<const Range> ranges, FunctionRef<Result()> plain)
   });
 }
 
-Result pass_until_done(std::span<const Range> ranges, Stream, FunctionRef<Result()> plain) {
-  // Nothing tells when the driver has read the last source: waiting could hold the program up for ever.
-  return pass_for_good(ranges, plain);
-}
-
 void let_doomed_go() {
   if (Registrations* const registrations = Registrations::started()) registrations->let_go({});
 }

@@ -24,13 +24,10 @@ Result copy(const LinearCopy& copy, const EntryFrame& entry, FunctionRef<Result(
 /// regions of ours have gone from them.
 Result pass(std::span<const Range> ranges, FunctionRef<Result()> plain);
 
-/// Makes a call that adds a memcpy node to a graph, or sets one: like pass(), and the ranges stay barred from
-/// registration until they are unmapped, as the graph may be launched at any time.
+/// Makes a call after whose return the driver may use the memory: like pass(), and the ranges stay barred
+/// from registration until they are unmapped. A graph may be launched at any time, and nothing tells when a
+/// batch has read its last source: waiting for that could hold the program up for ever.
 Result pass_for_good(std::span<const Range> ranges, FunctionRef<Result()> plain);
-
-/// Makes a batch of copies, whose sources the driver may read after the return: like pass(), and the ranges
-/// stay closed until the stream has come to an event behind it.
-Result pass_until_done(std::span<const Range> ranges, Stream stream, FunctionRef<Result()> plain);
 
 /// Deregisters the regions whose memory is gone.
 void let_doomed_go();

@@ -22,7 +22,7 @@ namespace pinion::cuda {
 
 namespace {
 
-enum class Way { none, copy, pass, pass_for_good, pass_until_done };
+enum class Way { none, copy, pass, pass_for_good };
 
 /// What the front and the driver saw last.
 struct Seen {
@@ -109,10 +109,6 @@ Result pass(std::span<const Range> ranges, FunctionRef<Result()> plain) {
 }
 Result pass_for_good(std::span<const Range> ranges, FunctionRef<Result()> plain) {
   return note(Way::pass_for_good, ranges), plain();
-}
-Result pass_until_done(std::span<const Range> ranges, Stream stream, FunctionRef<Result()> plain) {
-  note(Way::pass_until_done, ranges);
-  return g_seen.stream = stream, plain();
 }
 void unknown_copy(const char*) {}
 
@@ -266,21 +262,19 @@ TEST_F(CudaCalls, LayersAreClosedFromTheFirstByteToTheLast) {
   EXPECT_EQ(call("cuMemcpy3DPeerAsync_ptsz", &layers, kNull).ranges, expected);
 }
 
-TEST_F(CudaCalls, BatchesStayClosedUntilTheyAreDone) {
+TEST_F(CudaCalls, BatchesCloseTheirMemoryForGood) {
   const DevicePointer to[] = {kDevice, kDevice + kMiB, kDevice}, from[] = {kHostAt, kHostAt + 400, 0};
   const std::size_t sizes[] = {100, 50, 0};
   const auto expected =
       ranges({at(kHostAt, 100), at(kHostAt + 400, 50), at(kDevice, 100), at(kDevice + kMiB, 50)});
-  const auto check = [&](const Seen& seen, Stream stream) {
-    EXPECT_EQ(seen.way, Way::pass_until_done);
+  for (const Seen& seen : {call("cuMemcpyBatchAsync", to, from, sizes, 3, 11, 12, 13, 14, kStream),
+                           call("cuMemcpyBatchAsync_v2", to, from, sizes, 3, 11, 12, 13, kStream),
+                           call("cuMemcpyBatchAsync_v2_ptsz", to, from, sizes, 3, 11, 12, 13, kNull)}) {
+    EXPECT_EQ(seen.way, Way::pass_for_good);
     EXPECT_EQ(seen.ranges, expected);
-    EXPECT_EQ(seen.stream, stream);
-  };
-  check(call("cuMemcpyBatchAsync", to, from, sizes, 3, 11, 12, 13, 14, kStream), kStream);
-  check(call("cuMemcpyBatchAsync_v2", to, from, sizes, 3, 11, 12, 13, kStream), kStream);
-  check(call("cuMemcpyBatchAsync_v2_ptsz", to, from, sizes, 3, 11, 12, 13, kNull), kThreadStream);
+  }
   const Seen one = call("cuMemcpyWithAttributesAsync", kDevice, kHost, 100, 11, kStream);
-  EXPECT_EQ(one.way, Way::pass_until_done);
+  EXPECT_EQ(one.way, Way::pass_for_good);
   EXPECT_EQ(one.ranges, ranges({at(kHostAt, 100), at(kDevice, 100)}));
 }
 
