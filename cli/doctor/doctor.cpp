@@ -9,8 +9,8 @@
 #include <climits>
 #include <cstdlib>
 #include <memory>
-#include <sstream>
 
+#include "base/memory_groups.h"
 #include "cli/command.h"
 #include "cli/doctor/caches_above.h"
 #include "cli/doctor/finding.h"
@@ -56,21 +56,13 @@ Check check_memlock() {
                "system's unit"}};
 }
 
-// The least limit from this process's group up to the root; 0 where there is none.
+// The least limit of this process's groups; 0 where there is none.
 std::uint64_t cgroup_limit() {
-  std::istringstream groups(read_text("/proc/self/cgroup"));
   std::uint64_t least = 0;
-  for (std::string line; std::getline(groups, line);) {
-    const bool unified = line.rfind("0::", 0) == 0;
-    if (!unified && line.find(":memory:") == std::string::npos) continue;
-    const std::string root = unified ? "/sys/fs/cgroup" : "/sys/fs/cgroup/memory";
-    const char* file = unified ? "/memory.max" : "/memory.limit_in_bytes";
-    for (std::string group = line.substr(line.rfind(':') + 1);; group.erase(group.rfind('/'))) {
-      const std::uint64_t limit = std::strtoull(read_text(root + group + file).c_str(), nullptr, 10);
-      // cgroup v1 writes "no limit" as a number near 2^63.
-      if (limit != 0 && limit < (std::uint64_t{1} << 60) && (least == 0 || limit < least)) least = limit;
-      if (group.empty() || group.rfind('/') == std::string::npos) break;
-    }
+  for (const MemoryGroup& group : memory_groups()) {
+    const std::uint64_t limit = std::strtoull(read_text(group.limit_file()).c_str(), nullptr, 10);
+    // cgroup v1 writes "no limit" as a number near 2^63.
+    if (limit != 0 && limit < (std::uint64_t{1} << 60) && (least == 0 || limit < least)) least = limit;
   }
   return least;
 }

@@ -31,6 +31,7 @@ Json to_json(const runlog::RankReport& r) {
           {"time_budget", cli::to_json(r.budget)},
           {"helper_share", cli::to_json(r.helper_share)},
           {"beyond_limits", cli::to_json(r.beyond)},
+          {"released_under_pressure", cli::to_json(r.under_pressure)},
           {"held_by_peers", cli::to_json(r.holds)},
           {"exposed_byte_seconds", r.keys.exposed_byte_seconds},
           {"strict_keys_seconds", r.keys.strict_seconds},
@@ -194,6 +195,10 @@ Json to_json(const runlog::BeyondLimits& b) {
   return {{"bytes", b.bytes}, {"regions", b.regions}, {"seconds", b.seconds}};
 }
 
+Json to_json(const runlog::PressureReleases& releases) {
+  return {{"bytes", releases.bytes}, {"times", releases.times}};
+}
+
 Json to_json(const runlog::PeerHolds& h) {
   return {{"count", h.count}, {"bytes", {{"peak", h.peak}, {"mean", h.mean}}}};
 }
@@ -226,6 +231,7 @@ Json to_json(const runlog::Report& r, const Json& strategies, const LibrariesPar
       {"time_budget", to_json(r.budget)},
       {"helper_share", to_json(r.helper_share)},
       {"beyond_limits", to_json(r.beyond)},
+      {"released_under_pressure", to_json(r.under_pressure)},
       {"held_by_libraries",
        held ? Json{{"bytes", held->sum_bytes}, {"regions", held->sum_regions}} : Json(nullptr)},
       {"held_by_peers", to_json(r.holds)},

@@ -15,6 +15,7 @@ Json to_json(const runlog::Acquires& acquires);
 Json to_json(const runlog::Cost& cost);  ///< the critical path, and the other terms of seconds added
 Json to_json(const runlog::Prediction& prediction);
 Json to_json(const runlog::BeyondLimits& beyond);
+Json to_json(const runlog::PressureReleases& releases);
 Json to_json(const runlog::PeerHolds& holds);
 Json to_json(const runlog::HelperShareUse& share);
 Json to_json(const runlog::TimeBudgetUse& budget);

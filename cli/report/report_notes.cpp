@@ -132,6 +132,12 @@ std::string beyond_text(const Report& r) {
                      rank_text(*most));
 }
 
+std::string pressure_text(const runlog::PressureReleases& releases) {
+  if (releases.times == 0) return {};
+  return fmt::format("released {} under memory pressure, {}", bytes_text(static_cast<double>(releases.bytes)),
+                     releases.times == 1 ? "once" : count_text(releases.times) + " times");
+}
+
 std::string keys_text(const runlog::KeyUse& keys) {
   if (keys.exposed_byte_seconds <= 0 && keys.strict_seconds <= 0) return {};
   return fmt::format("{} times seconds reachable beyond the program's registrations; strict keys take {}",

@@ -23,6 +23,8 @@ std::string missing_ranks_text(const runlog::Report& report);
 std::string limit_text(const runlog::Report& report);
 /// "by at most 16.0 MiB and 2 regions, for 1.20 s (most: rank 3 on node8)".
 std::string beyond_text(const runlog::Report& report);
+/// "released 1.20 GiB under memory pressure, 3 times".
+std::string pressure_text(const runlog::PressureReleases& releases);
 /// Memory that peers could reach, and the cost of strict keys.
 std::string keys_text(const runlog::KeyUse& keys);
 /// Memory is pinned, and no registration reached the verbs front.

@@ -75,6 +75,7 @@ std::vector<Figure> run_figures(const Report& r, const LibrariesPart* held) {
   line("limit", limit.empty() ? "none" : limit);
   if (const std::string text = beyond_text(r); !text.empty())
     line("beyond the limit", text + ": the program's own registrations");
+  if (const std::string text = pressure_text(r.under_pressure); !text.empty()) line("memory was short", text);
   if (held && held->sum_regions)
     line("held by libraries", fmt::format("{} in {} throughout, such as pools and windows",
                                           bytes_text(static_cast<double>(held->sum_bytes)),

@@ -206,7 +206,7 @@ class Judge {
     }
     const bool helped = saves(o.bytes);
     say(fmt::format("{}: {}, {}.", where_text(r_), instead_text(o.bytes), cost_text(o)));
-    limit_binds();
+    shortages();
     if (helped) {
       holder();
     } else {
@@ -219,7 +219,7 @@ class Judge {
     const Outcome o = outcome_of(r_);
     say(fmt::format("Under strategy {} this run held {} at most, {} on average, {}.", r_.retention,
                     bytes_text(static_cast<double>(o.bytes.peak)), bytes_text(o.bytes.mean), cost_text(o)));
-    limit_binds();
+    shortages();
     const simulate::Result* const helper = row_of(strategies_, RetentionKind::helper);
     if (helper == nullptr) return;
     const Outcome simulated = outcome_of(*helper);
@@ -249,7 +249,8 @@ class Judge {
                     most->call, where));
   }
 
-  void limit_binds() {
+  void shortages() {
+    if (r_.under_pressure.times) say("Pinion " + pressure_text(r_.under_pressure) + ".");
     if (r_.acquires.bounced)
       say(fmt::format(
           "{}: {} of {} found no room and went without registration, slower.",

@@ -81,7 +81,11 @@ Error Helper::start(const runlog::RunInfo* log) {
     if (Error failed = log_.open(options_.log, *log, options_.log_size)) warn("no log: %s", failed.message);
   }
   figures_.start();
-  return thread_.start([this] { run(); }, [this](pid_t thread) { load_.open(thread); });
+  return thread_.start([this] { run(); },
+                       [this](pid_t thread) {
+                         load_.open(thread);
+                         duties_.open();
+                       });
 }
 
 void Helper::run() {

@@ -5,6 +5,7 @@
 namespace pinion {
 
 void NodeDuties::attend(Time now) {
+  if (pressure_.look(now)) desk_.see_memory(domains_.budget(), pressure_.is_short());
   if (!node_.due(now, drain_.transfers())) return;
   NodeMembership::Need need{drain_.needed_bytes(), domains_.budget().bytes(), 0};
   for (const ThreadContext* thread = all_threads(); thread; thread = thread->next)

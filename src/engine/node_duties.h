@@ -1,11 +1,12 @@
-// The helper's duties among the node's other processes: meets their needs under a limit of the node, and
-// takes the core that the node's policy leaves to it. The helper thread.
+// The helper's duties on its node: lets memory go while it is short, meets the other processes' needs under a
+// limit of the node, and takes the core that the node's policy leaves to it. The helper thread.
 #pragma once
 
 #include "engine/domain_table.h"
 #include "engine/node_membership.h"
 #include "engine/record_drain.h"
 #include "node/cores.h"
+#include "node/pressure.h"
 #include "retention/desk.h"
 
 namespace pinion {
@@ -15,6 +16,8 @@ class NodeDuties {
   NodeDuties(NodeMembership& node, DomainTable& domains, RecordDrain& drain, Desk& desk)
       : node_(node), domains_(domains), drain_(drain), desk_(desk) {}
 
+  /// Opens the kernel's files, before the helper's thread begins.
+  void open() { pressure_.open(); }
   /// The CPUs that the thread may run on.
   void start() { allowed_ = run_on_ = node::cpus_of(0); }
   void attend(Time now);
@@ -24,6 +27,7 @@ class NodeDuties {
   DomainTable& domains_;
   RecordDrain& drain_;
   Desk& desk_;
+  node::NodePressure pressure_;
   node::CpuSet allowed_, run_on_;
 };
 

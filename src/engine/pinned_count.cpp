@@ -1,43 +1,22 @@
 #include "engine/pinned_count.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
 #include <initializer_list>
 
-#include "base/own_files.h"
-
 namespace pinion {
 
-namespace {
+void PinnedCount::open() { file_ = KeptText("/proc/self/status"); }
 
-constexpr const char* kStatus = "/proc/self/status";
-
-std::uint64_t read_from(int status) {
+std::uint64_t PinnedCount::read() const {
   char text[8192];
-  const ssize_t length = ::pread(status, text, sizeof text - 1, 0);
-  if (length <= 0) return 0;
-  text[length] = '\0';
+  file_.read(text);
   std::uint64_t kib = 0;
   for (const char* name : {"\nVmPin:", "\nVmLck:"})
     if (const char* line = std::strstr(text, name))
       kib += std::strtoull(line + std::strlen(name), nullptr, 10);
   return kib * 1024;
-}
-
-}  // namespace
-
-void PinnedCount::open() { file_ = KeptFile(::open(kStatus, O_RDONLY | O_CLOEXEC)); }
-
-std::uint64_t PinnedCount::read() const {
-  if (const int status = file_.get(); status >= 0) return read_from(status);
-  // The program has closed it.
-  std::uint64_t bytes = 0;
-  with_own_files([&] { bytes = read_from(::open(kStatus, O_RDONLY | O_CLOEXEC)); });
-  return bytes;
 }
 
 void PinnedPeak::sample(Time now, std::size_t registered) {

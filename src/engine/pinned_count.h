@@ -1,15 +1,14 @@
 // Reads how much memory the kernel counts as pinned in this process: VmPin and VmLck of /proc/self/status.
 //
-// Owns a descriptor of that file, open from open() to close(), because the helper reads it often: a
-// descriptor that came and went each time could take a number that the program is about to use. One thread at
-// a time; ordinary code.
+// Owns a descriptor of that file, open from open() to close(), because the helper reads it often. One thread
+// at a time; ordinary code.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 
 #include "base/clock.h"
-#include "base/kept_file.h"
+#include "base/kept_text.h"
 
 namespace pinion {
 
@@ -21,7 +20,7 @@ class PinnedCount {
   void close() { file_.close(); }
 
  private:
-  KeptFile file_;
+  KeptText file_;
 };
 
 /// The most that the kernel has counted since start(), as sampled.

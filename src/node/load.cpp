@@ -1,12 +1,8 @@
 #include "node/load.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <cinttypes>
 #include <cstdio>
-
-#include "base/own_files.h"
+#include <string>
 
 namespace pinion::node {
 
@@ -15,25 +11,6 @@ namespace {
 constexpr double kIdle = 0.5, kBusy = 0.2;  // cores
 // A thread that finds an idle core runs within some ten microseconds.
 constexpr Duration kWaits = 300 * kMicrosecond;
-
-constexpr const char* kUptime = "/proc/uptime";
-
-int open_file(const char* path) { return ::open(path, O_RDONLY | O_CLOEXEC); }
-
-bool read_from(int file, char (&text)[128]) {
-  const ssize_t n = ::pread(file, text, sizeof text - 1, 0);
-  text[n > 0 ? n : 0] = '\0';
-  return n > 0;
-}
-
-bool read_text(const KeptFile& kept, const char* path, char (&text)[128]) {
-  if (!kept.is_open()) return false;
-  if (const int file = kept.get(); file >= 0) return read_from(file, text);
-  // The program has closed it.
-  bool read = false;
-  with_own_files([&] { read = read_from(open_file(path), text); });
-  return read;
-}
 
 }  // namespace
 
@@ -46,16 +23,15 @@ bool core_idle(const LoadSample& sample, bool before) {
 }
 
 void Load::open(pid_t thread) {
-  schedstat_path_ = "/proc/self/task/" + std::to_string(thread) + "/schedstat";
-  uptime_ = KeptFile(open_file(kUptime));
-  schedstat_ = KeptFile(open_file(schedstat_path_.c_str()));
+  uptime_ = KeptText("/proc/uptime");
+  schedstat_ = KeptText("/proc/self/task/" + std::to_string(thread) + "/schedstat");
 }
 
 bool Load::core_idle(Time now, bool before) {
   char text[128];
   LoadSample sample;
   std::uint64_t whole = 0, hundredths = 0;  // the decimal point of sscanf is the program's locale's
-  if (read_text(uptime_, kUptime, text) &&
+  if (!uptime_.read(text).empty() &&
       std::sscanf(text, "%*u.%*u %" SCNu64 ".%2" SCNu64, &whole, &hundredths) == 2) {
     const double idle = static_cast<double>(whole) + static_cast<double>(hundredths) / 100;
     if (idle_seconds_ >= 0 && now > sampled_)
@@ -63,7 +39,7 @@ bool Load::core_idle(Time now, bool before) {
     idle_seconds_ = idle;
   }
   std::uint64_t ran = 0, delay = 0, turns = 0;
-  if (read_text(schedstat_, schedstat_path_.c_str(), text) &&
+  if (!schedstat_.read(text).empty() &&
       std::sscanf(text, "%" SCNu64 " %" SCNu64 " %" SCNu64, &ran, &delay, &turns) == 3) {
     if (sampled_ != 0 && turns > turns_)
       sample.delay = static_cast<Duration>((delay - delay_ns_) / (turns - turns_));

@@ -1,17 +1,15 @@
 // Whether the node has an idle core, as its kernel counts: the idle time of all processors, and how long a
 // thread, the helper's, had to wait for one. Two small files of /proc, read a few times a second.
 //
-// Owns descriptors of both: one that came and went each time could take a number that the program is about to
-// use. One thread at a time.
+// Owns descriptors of both. One thread at a time.
 #pragma once
 
 #include <sys/types.h>
 
 #include <cstdint>
-#include <string>
 
 #include "base/clock.h"
-#include "base/kept_file.h"
+#include "base/kept_text.h"
 
 namespace pinion::node {
 
@@ -34,8 +32,7 @@ class Load {
   bool core_idle(Time now, bool before);
 
  private:
-  KeptFile uptime_, schedstat_;
-  std::string schedstat_path_;
+  KeptText uptime_, schedstat_;
   Time sampled_ = 0;
   double idle_seconds_ = -1;
   std::uint64_t delay_ns_ = 0, turns_ = 0;

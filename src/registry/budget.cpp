@@ -10,6 +10,7 @@
 #include <string>
 
 #include "base/machine_memory.h"
+#include "base/memory_groups.h"
 
 namespace pinion {
 
@@ -22,34 +23,13 @@ bool has_ipc_lock() {
   return data[CAP_IPC_LOCK / 32].effective & (1u << (CAP_IPC_LOCK % 32));
 }
 
-/// The least number in `file` of `group` and its ancestors under `root`. In a container the own group may be
-/// the root that it sees ("/"), and have a limit all the same.
-std::uint64_t least_in_hierarchy(const std::string& root, std::string group, const char* file) {
+/// Returns the least limit of the process's groups. Version 1 writes "none" as a number near 2^63.
+std::uint64_t cgroup_memory_limit() {
   std::uint64_t least = UINT64_MAX;
-  while (!group.empty()) {
-    std::ifstream max(root + group + "/" + file);
+  for (const MemoryGroup& group : memory_groups()) {
+    std::ifstream max(group.limit_file());
     std::uint64_t bytes = 0;
     if (max >> bytes) least = std::min(least, bytes);
-    group.erase(group == "/" ? 0 : std::max<std::size_t>(1, group.find_last_of('/')));
-  }
-  return least;
-}
-
-/// Returns the least limit of version 2 ("0::/group") and, where it still has the memory controller, version
-/// 1
-/// ("4:memory:/group"), which writes "none" as a number near 2^63.
-std::uint64_t cgroup_memory_limit() {
-  std::ifstream self("/proc/self/cgroup");
-  std::string line;
-  std::uint64_t least = UINT64_MAX;
-  while (std::getline(self, line)) {
-    const auto path = line.find(":/");
-    if (path == std::string::npos) continue;
-    const std::string group = line.substr(path + 1);
-    if (line.compare(0, path, "0:") == 0)
-      least = std::min(least, least_in_hierarchy("/sys/fs/cgroup", group, "memory.max"));
-    else if (line.find(":memory:") != std::string::npos)
-      least = std::min(least, least_in_hierarchy("/sys/fs/cgroup/memory", group, "memory.limit_in_bytes"));
   }
   return least;
 }

@@ -175,6 +175,10 @@ class Budget {
     return room_.most() < limits_.bytes ? room_.refusal() : Error{};
   }
 
+  /// Whether the node, or a control group of the process, is short of memory (node/pressure.h).
+  bool memory_is_short() const { return memory_short_.load(std::memory_order_relaxed); }
+  void set_memory_short(bool is_short) { memory_short_.store(is_short, std::memory_order_relaxed); }
+
   /// Returns the unreserved bytes to the other processes, except `keep_at_hand`.
   void give_back(std::uint64_t keep_at_hand) {
     const MutexLock lock(mutex_);
@@ -225,6 +229,7 @@ class Budget {
   BeyondLimits beyond_ GUARDED_BY(mutex_);    ///< but for the time that runs
   Time beyond_since_ GUARDED_BY(mutex_) = 0;  ///< 0: within the limits
   std::atomic<std::uint64_t> leaving_bytes_{0}, leaving_regions_{0};
+  std::atomic<bool> memory_short_{false};
   Transitions departures_;
   std::vector<Occupant*> occupants_ GUARDED_BY(mutex_);
 };

@@ -116,6 +116,13 @@ Desk::Job Desk::next_to_share() {
   return {};
 }
 
+Desk::Job Desk::next_under_pressure(Time now) {
+  const auto [in, region] = release_.next(all(), scale_, now);
+  if (in == nullptr) return {};
+  shrunk_ = {region->range()};
+  return {.kind = Job::Kind::deregister, .in = in, .regions = {region}, .action = {}};
+}
+
 Desk::Job Desk::job_of(KeptDomain& in, const Retention::Action& action) {
   Job job{.kind = Job::Kind::register_ahead, .in = &in, .regions = {}, .action = action, .decided = true};
   if (action.kind == Retention::Action::Kind::deregister) {
@@ -128,15 +135,16 @@ Desk::Job Desk::job_of(KeptDomain& in, const Retention::Action& action) {
 Desk::Job Desk::next_decided(Time now) {
   see_cost_of_registering_once();
   using Kind = Retention::Action::Kind;
-  const std::span<KeptDomain* const> all(domains_.data(), static_cast<std::size_t>(count()));
-  if (const auto [in, action] = swap_.next(all, now); in) {
+  if (const auto [in, action] = swap_.next(all(), now); in) {
     Job job = job_of(*in, action);
     job.swapped = true;
     return job;
   }
-  for (KeptDomain* in : all) {
+  for (KeptDomain* in : all()) {
     in->costs.wake.set_beat(beat_);
-    const Retention::Action action = in->retention->next(now);
+    Retention::Action action = in->retention->next(now);
+    for (; release_.is_short() && action.kind == Kind::register_ahead; action = in->retention->next(now))
+      in->retention->done(action, {}, false, 0, now);  // its use registers
     if (action.kind != Kind::sleep) return job_of(*in, action);
   }
   return {};
@@ -158,6 +166,12 @@ void Desk::share(Budget& budget, std::uint64_t hold_at_most, std::uint64_t at_ha
   sharing_ = Sharing{&budget, hold_at_most, at_hand, 0};
   part_binds_ = binds;
   see_limits(budget);
+}
+
+void Desk::see_memory(Budget& budget, bool is_short) {
+  budget.set_memory_short(is_short);
+  release_.see(is_short);
+  if (is_short) swap_.give_up();
 }
 
 void Desk::set_helper(bool has_helper, Duration turn) {
@@ -223,6 +237,7 @@ std::size_t Desk::undecided_bytes(Time now) const {
 
 void Desk::add_to(runlog::Counters& counters, Time now) {
   for (int i = 0; i < count(); ++i) kept(i).retention->add_score(counters);
+  release_.add_to(counters);
   counters.helper_share_spent_ns = static_cast<std::uint64_t>(helper_share_.spent());
   if (!acts()) return;
   see_cost_of_registering_once();

@@ -19,6 +19,7 @@
 #include "retention/helper_share.h"
 #include "retention/kept_domain.h"
 #include "retention/look_schedule.h"
+#include "retention/pressure_release.h"
 #include "retention/record.h"
 #include "retention/retention.h"
 #include "retention/swap.h"
@@ -82,9 +83,10 @@ class Desk {
     bool decided = false;  ///< by the retention, which learns of its end
     bool swapped = false;  ///< for want of room (swap.h)
   };
-  /// The most urgent job: doomed regions, then the share of other processes, then registrations ahead that
-  /// wait for room (swap.h), then decisions of retention. `attend()` is called before the second: the moment
-  /// to look at the other processes, and to call share().
+  /// The most urgent job: doomed regions, then the share of other processes, then what goes while memory is
+  /// short (pressure_release.h), then registrations ahead that wait for room (swap.h), then decisions of
+  /// retention. `attend()` is called before the second: the moment to look at the node, and to call share()
+  /// and see_memory().
   template <class Attend>
   Job next(Time now, Attend&& attend) {
     Job job = next_to_reap();
@@ -92,6 +94,7 @@ class Desk {
       attend();
       job = next_to_share();
     }
+    if (job.kind == Job::Kind::none) job = next_under_pressure(now);
     if (job.kind == Job::Kind::none) job = next_decided(now);
     only_looked_ = only_looked_ && job.kind == Job::Kind::none;
     return job;
@@ -103,6 +106,8 @@ class Desk {
   /// The process may hold so many bytes, and have so many at hand beyond them: idle regions go for that, then
   /// the budget gives back its reserve. `binds`: its part of the node's limit is less than it would hold.
   void share(Budget& budget, std::uint64_t hold_at_most, std::uint64_t at_hand, bool binds);
+  /// The node was looked at: whether it is short of memory.
+  void see_memory(Budget& budget, bool is_short);
   /// Sets whether the process has a helper that acts, and how long it may have to wait for its core.
   /// Without one, registrations stay and learning stops.
   void set_helper(bool has_helper, Duration turn);
@@ -143,6 +148,7 @@ class Desk {
   };
 
   int count() const { return count_.load(std::memory_order_acquire); }
+  std::span<KeptDomain* const> all() const { return {domains_.data(), static_cast<std::size_t>(count())}; }
   /// The retention acts, and there is a domain to act in.
   bool acts() const { return traits_.acts && registers_.load(std::memory_order_relaxed); }
   KeptDomain& kept(int number) const { return *domains_[static_cast<std::size_t>(number)]; }
@@ -156,6 +162,7 @@ class Desk {
   Time next_occasion(Time now) const;
   Job next_to_reap();
   Job next_to_share();
+  Job next_under_pressure(Time now);
   Job next_decided(Time now);
   static Job job_of(KeptDomain& in, const Retention::Action& action);
   /// Bytes that may be let go as records come.
@@ -173,7 +180,8 @@ class Desk {
   std::atomic<bool> registers_{false};  ///< a domain that registers has been added
   std::optional<Sharing> sharing_;      ///< still to be done
   bool part_binds_ = false;             ///< of the node's limit
-  std::vector<Range> shrunk_;           ///< by the job for it that is under way
+  std::vector<Range> shrunk_;           ///< by the job for it, or under pressure, that is under way
+  PressureRelease release_;
   Swap swap_;
   bool has_helper_ = true;
   bool stopped_ = false;

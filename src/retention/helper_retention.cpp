@@ -224,7 +224,8 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
     return false;
   }
   const Time rests_until = buffer.last_use + kLongRest;
-  if (settings_.keeps_until_short && !domain_.pressed() && now < rests_until) {
+  const bool is_short = domain_.pressed() || domain_.budget().memory_is_short();
+  if (settings_.keeps_until_short && !is_short && now < rests_until) {
     keep(id, after, now, rests_until);
     return false;
   }

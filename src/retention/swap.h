@@ -31,6 +31,8 @@ class Swap {
 
   /// Takes up a registration ahead that was refused; false where the reason was other than want of room.
   bool take_up(KeptDomain& in, const Retention::Action& refused, Time now);
+  /// Registers nothing of what waits.
+  void give_up() { waiting_.clear(); }
   /// The next region to let go, or the registration that there is room for now.
   Turn next(std::span<KeptDomain* const> domains, Time now);
   /// Bytes that the regions of a swap under way leave to the registration that they go for: they stay

@@ -97,6 +97,8 @@ void Analysis::add(Part&& part) {
   report_.beyond = {std::max(report_.beyond.bytes, rank.beyond.bytes),
                     std::max(report_.beyond.regions, rank.beyond.regions),
                     std::max(report_.beyond.seconds, rank.beyond.seconds)};
+  report_.under_pressure = {report_.under_pressure.bytes + rank.under_pressure.bytes,
+                            std::max(report_.under_pressure.times, rank.under_pressure.times)};
   report_.holds = {report_.holds.count + rank.holds.count, report_.holds.peak + rank.holds.peak,
                    report_.holds.mean + rank.holds.mean};
   covered_ = std::min(covered_, part.lines.events_end() - part.lines.start);

@@ -78,6 +78,12 @@ struct BeyondLimits {
   double seconds = 0;
 };
 
+/// Registered memory that went because the node was short of memory (retention/pressure_release.h).
+struct PressureReleases {
+  std::uint64_t bytes = 0;  ///< in all
+  std::uint64_t times = 0;  ///< shortages in which something went
+};
+
 /// Keys for peers: keys that outlived their registration, and the cost of preventing it.
 struct KeyUse {
   double exposed_byte_seconds = 0;
@@ -119,6 +125,7 @@ struct RankReport {
   TimeBudgetUse budget;
   HelperShareUse helper_share;
   BeyondLimits beyond;
+  PressureReleases under_pressure;
   KeyUse keys;
   PeerHolds holds;
 };
@@ -188,6 +195,7 @@ struct Report {
   TimeBudgetUse budget;              ///< seconds: mean over ranks
   HelperShareUse helper_share;       ///< mean over ranks
   BeyondLimits beyond;               ///< each the most of a rank
+  PressureReleases under_pressure;   ///< bytes: sum, times: the most of a rank
   KeyUse keys;                       ///< bytes: sum, seconds: mean over ranks
   PeerHolds holds;                   ///< sums over ranks
   std::vector<RankReport> per_rank;  ///< by host and rank

@@ -1,4 +1,4 @@
-// The run log's file format, version 9: one file for all processes of a job on a node, written through
+// The run log's file format, version 10: one file for all processes of a job on a node, written through
 // mappings, read by untrusting readers. (On file systems with private mappings: a file for each process,
 // written by calls; node_file.h.)
 //
@@ -25,7 +25,7 @@
 namespace pinion::runlog {
 
 constexpr char kMagic[8] = {'P', 'I', 'N', 'I', 'O', 'N', 'L', 'G'};
-constexpr std::uint32_t kVersion = 9;
+constexpr std::uint32_t kVersion = 10;
 /// The unit that processes take of the file; a multiple of every page size in use.
 constexpr std::uint64_t kChunkBytes = 64 << 10;
 constexpr std::uint64_t kOwnersPerTable = kChunkBytes / 8;
@@ -235,6 +235,8 @@ struct Counters {
       strict_keys_ns;  ///< registering each key for peers anew: measured where it was, else modelled
   // By CopyWay. Calls that return before their copy is done are left out.
   Copies copies_to_gpu[kCopyWays], copies_from_gpu[kCopyWays];
+  // Let go while the node was short of memory: in all, and in how many shortages.
+  std::uint64_t pressure_released_bytes, pressure_releases;
 };
 
 /// The common values and counters of all processes that share the file.

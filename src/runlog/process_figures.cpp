@@ -75,6 +75,7 @@ RankReport rank_report(const Log& log, const MemoryLines& lines) {
   r.budget = budget_of(c);
   r.helper_share = {seconds(c.helper_share_ns), seconds(c.helper_share_spent_ns)};
   r.beyond = {c.beyond_bytes, c.beyond_regions, seconds(c.beyond_ns)};
+  r.under_pressure = {c.pressure_released_bytes, c.pressure_releases};
   r.keys = keys_of(c);
   r.holds = holds_of(log);
   return r;

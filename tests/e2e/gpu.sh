@@ -4,6 +4,7 @@
 source "$(dirname "$0")/script.bash"
 pinion=$build/bin/pinion
 programs=$build/tests/gpu
+sources=$(dirname "$0")/../gpu/programs
 export LD_LIBRARY_PATH=$build/tests/made_up_cuda
 
 # same_meaning OPTIONS...: of pinion run.
@@ -35,5 +36,39 @@ random 4 symbols --retention lru --limit 4M
 random 4 proc --cuda stage
 output=$("$pinion" run -- "$build/bin/examples/gpu_copy" 4 8 2>&1) || fail "gpu_copy: status $?: $output"
 grep -q '^gpu_copy: verified$' <<<"$output" || fail "gpu_copy: $output"
+
+# under_pressure OPTIONS...: idle registrations go while the cgroup of the process is nearly full.
+under_pressure() {
+  local root=$work/root here=$work/here
+  local group=$root/sys/fs/cgroup/job
+  rm -rf "$root" "$here" "$work/log"
+  mkdir -p "$root/proc/self" "$group" "$here"
+  echo '0::/job' >"$root/proc/self/cgroup"
+  echo max >"$group/memory.max"
+  echo 1000 >"$group/memory.high"
+  echo 100 >"$group/memory.current"
+  PINION_TEST_ROOT=$root "$pinion" run --log "$work/log" "$@" -- /usr/bin/python3 "$sources/pressure.py" "$here" \
+    >"$work/output" 2>&1 &
+  local program=$!
+  eventually test -e "$here/copied" || fail "under pressure, $*: nothing was copied: $(cat "$work/output")"
+  eventually holds_memory || fail "under pressure, $*: nothing was registered"
+  echo 990 >"$group/memory.current"
+  eventually released || fail "under pressure, $*: nothing was released"
+  echo 100 >"$group/memory.current"
+  touch "$here/go"
+  wait $program || fail "under pressure, $*: status $?: $(cat "$work/output")"
+  grep -q '^pressure: verified$' "$work/output" || fail "under pressure, $*: $(cat "$work/output")"
+  one_line "$work/output" | grep -Eq 'released [0-9.]+ MiB under memory pressure, once' ||
+    fail "under pressure, $*: the summary: $(cat "$work/output")"
+}
+# reports EXPRESSION: whether it holds for the report `r` of the log so far.
+reports() {
+  "$pinion" report --json "$work/log" 2>/dev/null |
+    python3 -c 'import json, sys; r = json.load(sys.stdin); sys.exit(not eval(sys.argv[1]))' "$1" 2>/dev/null
+}
+holds_memory() { reports 'r["per_rank"][0]["registered_bytes"]["peak"] > 0'; }
+released() { reports 'r["released_under_pressure"]["bytes"] > 0'; }
+under_pressure
+under_pressure --retention leave-pinned
 
 [ $failures -eq 0 ]

@@ -416,6 +416,18 @@ TEST(Analysis, SecondsAdded) {
   EXPECT_EQ(r.acquires.total, 1000u);
 }
 
+TEST(Analysis, ReleasesUnderPressureAddUpButShortagesAreTheNodes) {
+  Log a = make_log(0, 1000, {}, 0), b = make_log(0, 1000, {}, 1);
+  a.live.counters.pressure_released_bytes = 3 * kPage;
+  a.live.counters.pressure_releases = 2;
+  b.live.counters.pressure_released_bytes = kPage;
+  b.live.counters.pressure_releases = 1;
+  const Report r = analyse({a, b});
+  EXPECT_EQ(r.under_pressure.bytes, 4 * kPage);
+  EXPECT_EQ(r.under_pressure.times, 2u);
+  EXPECT_EQ(r.per_rank.at(1).under_pressure.bytes, kPage);
+}
+
 TEST(Analysis, PredictionIsJudgedOverAllReuses) {
   Log a = make_log(0, 1000, {}, 0), b = make_log(0, 1000, {}, 1);
   a.live.counters.reuses = 90;

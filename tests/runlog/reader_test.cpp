@@ -206,10 +206,10 @@ TEST_F(Reader, NoLog) {
 
 TEST_F(Reader, ANewerFormatNamesBothVersions) {
   expect_error(read_with<std::uint32_t>(offsetof(NodeHeader, version), kVersion + 1),
-               "log format 10, written by a newer Pinion; this one (" PINION_VERSION
-               ") reads format 9: use the Pinion that wrote it");
+               "log format 11, written by a newer Pinion; this one (" PINION_VERSION
+               ") reads format 10: use the Pinion that wrote it");
   expect_error(read_with<std::uint32_t>(offsetof(NodeHeader, version), 4),
-               "log format 4, written by an older Pinion; this one (" PINION_VERSION ") reads format 9");
+               "log format 4, written by an older Pinion; this one (" PINION_VERSION ") reads format 10");
 }
 
 TEST_F(Reader, Truncated) {

@@ -188,7 +188,8 @@ bool Registrations::registers_at_once() const {
 }
 
 bool Registrations::has_room(Range range) const {
-  return leases_.registers() && leases_.domains().domain(domain_).has_room(range);
+  Domain& domain = leases_.domains().domain(domain_);
+  return leases_.registers() && !domain.budget().memory_is_short() && domain.has_room(range);
 }
 
 void Registrations::let_go(Range range) {

@@ -51,7 +51,7 @@ class Registrations {
   bool can_register();
   /// Whether retention registers at the first use, as its users have chosen.
   bool registers_at_once() const;
-  /// Whether the limits leave room for so much more.
+  /// Whether the limits leave room for so much more, while memory is not short.
   bool has_room(Range range) const;
   /// Lets idle and doomed regions in the range go.
   void let_go(Range range);

@@ -21,6 +21,24 @@ TEST_F(RetentionTest, FirstUseIsLetGoAtOnceAndNotQueued) {
   EXPECT_EQ(retention.next_deadline(), kNever);
 }
 
+TEST_F(RetentionTest, WhatIsCheapToKeepGoesWhileTheNodeIsShortOfMemory) {
+  HelperRetention::Settings settings;
+  settings.keeps_until_short = true;
+  HelperRetention keeps(domain, shortest, costs, settings);
+  use(keeps, virtual_pages(0, 4), kStart);
+  EXPECT_EQ(keeps.next(kStart).kind, Kind::sleep);
+  use(keeps, virtual_pages(10, 4), kStart);
+  budget.set_memory_short(true);
+  const auto action = keeps.next(kStart);
+  ASSERT_EQ(action.kind, Kind::deregister);
+  EXPECT_EQ(action.pages, virtual_pages(10, 4));
+  retire_claimed(domain, action.region, Actor::helper);
+  keeps.done(action, {}, true, 0, kStart);
+  budget.set_memory_short(false);
+  use(keeps, virtual_pages(10, 4), kStart + kPeriod);
+  EXPECT_EQ(keeps.next(kStart + kPeriod).kind, Kind::sleep);
+}
+
 TEST_F(RetentionTest, EarliestDeadlineOfSeveralSites) {
   const Range buffer = virtual_pages(0, 4);
   // Site 1 at 0 and 1000 ms: due at 2000. Site 2 at 300 and 1300 ms: due at 2300.
