@@ -18,6 +18,8 @@ class KeptText {
   explicit KeptText(std::string path);
 
   bool is_open() const { return file_.is_open(); }
+  /// Whether the program has closed the descriptor.
+  bool is_lost() const { return is_open() && file_.get() < 0; }
   /// Reads the file's beginning into `text`, which ends with a 0 then. Empty: there is no such file. Where
   /// the program has closed the descriptor, a thread with files of its own reads.
   template <std::size_t N>

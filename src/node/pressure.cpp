@@ -6,6 +6,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "base/own_files.h"
+
 namespace pinion::node {
 
 namespace {
@@ -113,7 +115,18 @@ PressureSample NodePressure::sample() const {
 bool NodePressure::look(Time now) {
   if (looked_ != 0 && now - looked_ < (short_ ? kBetweenLooksWhileShort : kBetweenLooks)) return false;
   looked_ = now;
-  short_ = node::is_short(sample(), short_);
+  PressureSample now_is;
+  if (node_memory_.is_lost()) {
+    // One thread reads all files, instead of one for each.
+    with_own_files([&] {
+      NodePressure anew(root_);
+      anew.open();
+      now_is = anew.sample();
+    });
+  } else {
+    now_is = sample();
+  }
+  short_ = node::is_short(now_is, short_);
   return true;
 }
 

@@ -166,5 +166,19 @@ TEST_F(Pressure, AProgramThatClosesAllDescriptorsIsFollowedToo) {
   EXPECT_TRUE(later(pressure));
 }
 
+TEST_F(Pressure, AProgramThatClosesAllDescriptorsIsFollowedByOneThread) {
+  node_has(8 << 20, 1 << 20);
+  write("/proc/self/cgroup", "0::/job\n");
+  group("/job", "max", "1000", 500);
+  NodePressure pressure(root.path());
+  pressure.open();
+  EXPECT_FALSE(later(pressure));
+  ASSERT_EQ(::syscall(SYS_close_range, 3U, ~0U, 0), 0);
+  group("/job", "max", "1000", 990);
+  EXPECT_TRUE(later(pressure));
+  group("/job", "max", "1000", 500);
+  EXPECT_FALSE(later(pressure));
+}
+
 }  // namespace
 }  // namespace pinion::node
