@@ -44,6 +44,7 @@ Json to_json(const runlog::RankReport& r) {
 
 Json to_json(const runlog::CallSite& s) {
   return {{"name", s.name},
+          {"python", s.python},
           {"call", s.call},
           {"acquires", s.acquires},
           {"bytes", s.bytes},

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <utility>
 #include <vector>
 
 #ifdef PINION_HAS_LIBDW
@@ -275,15 +276,19 @@ SourcePlaces::~SourcePlaces() = default;
 
 std::string SourcePlaces::text(const runlog::CallSite& site) {
   const std::vector<std::string> recorded = recorded_frames(site.name);
-  std::string text;
+  std::string text, last;
   for (std::size_t i = 0; i < kFramesShown; ++i) {
     const bool has_file = i < site.frames.size();
     if (has_file && (is_interpreter(site.frames[i]) || is_libc(site.frames[i]))) break;
     std::string frame = has_file ? frame_text(site.frames[i]) : "";
     if (frame.empty() && has_file) frame = python_module(site.frames[i]);
-    if (frame.empty() && i < recorded.size()) frame = recorded_text(recorded[i]);
-    if (!frame.empty()) text += (i ? kBetween : "") + frame;
+    if (frame.empty() && i < recorded.size() && site.python.empty()) frame = recorded_text(recorded[i]);
+    if (!frame.empty() && frame != last) text += (text.empty() ? "" : kBetween) + frame;
+    last = std::move(frame);
   }
+  if (!site.python.empty())
+    return text + (text.empty() ? "" : kBetween) + site.python +
+           " (other lines with this call are the same site)";
   if (std::any_of(site.frames.begin(), site.frames.end(), is_interpreter))
     text += ", called from Python (all lines with this call are one site)";
   return text;

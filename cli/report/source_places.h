@@ -17,7 +17,7 @@ class SourcePlaces {
   ~SourcePlaces();
 
   /// "transpose() fft.c:120 < main() fft.c:88": the call and its caller. A call in an inlined function names
-  /// the function around it. The lines of Python are unknown: the stack has the interpreter's frames alone.
+  /// the function around it. Before a line of Python only functions with debug information are named.
   std::string text(const runlog::CallSite& site);
 
  private:

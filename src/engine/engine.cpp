@@ -10,6 +10,7 @@
 #include "device/make.h"
 #include "engine/acts.h"
 #include "monitor/memory_events.h"
+#include "predict/python_place.h"
 #include "retention/traits.h"
 
 namespace pinion {
@@ -76,6 +77,7 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
   const HeldSignals held;
   if (place.rank >= 0 && place.ranks > 1) name_process(place.rank);
   calibration();
+  find_python();
   // Below the libraries there is no domain before the program has a device.
   const bool own_device = acts_at_start(options) != Acts::verbs;
   DeviceResult made = own_device ? make_device(options.device, options.nic) : DeviceResult{};

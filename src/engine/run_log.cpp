@@ -71,6 +71,7 @@ void RunLog::finish(const runlog::Counters& counters, Time now, std::uint64_t pi
   std::vector<std::uint64_t> frames;
   writer_.for_each_site([&](runlog::SiteEntry& site) {
     name_site(site);
+    python_of(site.hash, site.python);
     const std::uint32_t end = std::min(site.frame_count, site.first_frame + kNamedFrames);
     frames.insert(frames.end(), site.frames + site.first_frame, site.frames + end);
   });

@@ -29,6 +29,7 @@ struct NamedSite {
   std::atomic<CallSite> site;
   std::atomic<std::size_t> depth;
   Address return_addresses[kMaxCallFrames];
+  char python[kPythonPlaceBytes];
 };
 constexpr std::size_t kMaxProbes = 64;
 NamedSite named_sites[kMaxNamedCallSites];
@@ -44,12 +45,26 @@ void name(CallSite site, const CallFrames& frames) {
     CallSite holder = entry.site.load(std::memory_order_relaxed);
     if (holder == 0 && entry.site.compare_exchange_strong(holder, site, std::memory_order_relaxed)) {
       std::memcpy(entry.return_addresses, frames.return_addresses, sizeof entry.return_addresses);
+      python_place(entry.python);
       entry.depth.store(frames.depth, std::memory_order_release);
       return;
     }
     if (holder == site) return;
   }
   unnamed_sites.fetch_add(1, std::memory_order_relaxed);
+}
+
+/// The entry of a site, complete, and its depth; null where it is unknown.
+const NamedSite* find_named(CallSite site, std::size_t& depth) {
+  for (std::size_t probe = 0; probe < kMaxProbes; ++probe) {
+    const NamedSite& entry = named_site(site, probe);
+    const CallSite holder = entry.site.load(std::memory_order_relaxed);
+    if (holder == 0) return nullptr;
+    if (holder != site) continue;
+    depth = entry.depth.load(std::memory_order_acquire);
+    return depth != 0 ? &entry : nullptr;  // 0: being written
+  }
+  return nullptr;
 }
 
 }  // namespace
@@ -59,17 +74,17 @@ void invalidate_call_sites() { generation_of_code.fetch_add(1, std::memory_order
 std::uint32_t code_generation() { return generation_of_code.load(std::memory_order_relaxed); }
 
 bool call_site_frames(CallSite site, CallFrames& frames) {
-  for (std::size_t probe = 0; probe < kMaxProbes; ++probe) {
-    const NamedSite& entry = named_site(site, probe);
-    const CallSite holder = entry.site.load(std::memory_order_relaxed);
-    if (holder == 0) return false;
-    if (holder != site) continue;
-    frames.depth = entry.depth.load(std::memory_order_acquire);
-    if (frames.depth == 0) return false;  // being written
-    std::memcpy(frames.return_addresses, entry.return_addresses, sizeof frames.return_addresses);
-    return true;
-  }
-  return false;
+  const NamedSite* const entry = find_named(site, frames.depth);
+  if (entry == nullptr) return false;
+  std::memcpy(frames.return_addresses, entry->return_addresses, sizeof frames.return_addresses);
+  return true;
+}
+
+void python_of(CallSite site, char (&text)[kPythonPlaceBytes]) {
+  std::size_t depth = 0;
+  const NamedSite* const entry = find_named(site, depth);
+  text[0] = '\0';
+  if (entry != nullptr) std::memcpy(text, entry->python, sizeof text);
 }
 
 std::uint64_t unnamed_call_sites() { return unnamed_sites.load(std::memory_order_relaxed); }

@@ -3,9 +3,13 @@
 //
 // Owns: per thread, a cache of stack templates (CallSiteCache); per process, the frames behind each hash, for
 // reports (call_site_frames).
+// The first capture of a stack in the process also notes the line of Python that the thread is in. Lines that
+// make the same call have one stack, and so are one site.
+//
 // Guards: a cache belongs to its thread; a signal handler of that thread may interrupt it at any point. The
 // process table is append-only and lock-free. invalidate_call_sites() may be called by any thread, hooks
-// included. Nothing here allocates, blocks or makes a system call (see unwind.h for old C libraries).
+// included. Nothing here allocates or blocks, and only that first capture makes system calls, in a process
+// that runs Python (see unwind.h for old C libraries).
 //
 // How a hit works. Unwinding a stack is a deterministic computation. Its inputs are the unwind tables,
 // the caller's return address and stack pointer, the frame-pointer register if a frame on the way depends on
@@ -31,6 +35,7 @@
 #include <type_traits>
 
 #include "base/range.h"
+#include "predict/python_place.h"
 #include "predict/unwind.h"
 
 namespace pinion {
@@ -59,6 +64,9 @@ constexpr std::size_t kMaxNamedCallSites = 4096;
 /// The frames of a captured call site. False when it is unknown: still to be captured, or refused by the full
 /// table. Frames in code that has been unmapped since are still returned.
 bool call_site_frames(CallSite site, CallFrames& frames);
+
+/// Writes the line of Python that a site was first met at (python_place.h); empty: it was none.
+void python_of(CallSite site, char (&text)[kPythonPlaceBytes]);
 
 /// Returns how often the table was too full for a site. The hashes of these sites are as good as any, but
 /// reports leave them nameless; a site counts whenever a thread meets it on a stack that is new to it.

@@ -162,6 +162,7 @@ struct SiteFrame {
 struct CallSite {
   std::string name;               ///< as the log names it, or the hash
   std::vector<SiteFrame> frames;  ///< the program's, innermost first; empty where the log lacks them
+  std::string python;             ///< the line of Python that it was first met at; empty: none
   std::string call;
   std::uint64_t acquires = 0, bytes = 0, hits = 0, waits = 0, misses = 0, late = 0, bounced = 0;
   double wait_seconds = 0;       ///< critical path beyond hits, summed over ranks

@@ -40,6 +40,7 @@ CallSite call_site_of(const Log& log, const SiteEntry& site) {
   CallSite found;
   found.name = site_key(&site, site.hash);
   found.frames = frames_of(log, site);
+  found.python = site.python;
   return found;
 }
 
@@ -56,7 +57,10 @@ void add_call_sites(CallSites& sites, const Log& log) {
     const std::string name = site_key(entry, key.first);
     site = &sites[{name, key.second}];
     site->name = name;
-    if (entry) site->frames = frames_of(log, *entry);
+    if (entry) {
+      site->frames = frames_of(log, *entry);
+      site->python = entry->python;
+    }
     site->call = to_string(static_cast<CallKind>(key.second));
     return site;
   };
@@ -89,6 +93,7 @@ CallSite& CallSite::operator+=(const CallSite& other) {
   name = other.name;
   call = other.call;
   if (frames.empty()) frames = other.frames;
+  if (python.empty()) python = other.python;
   acquires += other.acquires;
   bytes += other.bytes;
   hits += other.hits;

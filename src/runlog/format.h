@@ -146,8 +146,9 @@ struct SiteEntry {
   std::uint32_t first_frame;         ///< of the program; those before it are MPI's own
   std::uint64_t frames[kMaxFrames];  ///< return addresses, innermost first
   char name[240];                    ///< "function+0x12 (module) < caller ...", filled at the end of the run
+  char python[96];                   ///< "train.py:41 in step", where Python called; filled with the name
 };
-static_assert(sizeof(SiteEntry) == 384);
+static_assert(sizeof(SiteEntry) == 480);
 
 /// A file of code that frames of call sites lie in: the program, or a library. Filled at the end of the run,
 /// for readers with its debug information.

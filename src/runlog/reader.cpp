@@ -143,7 +143,7 @@ const char* fault_of(const ModuleEntry& module) {
 const char* fault_of(const SiteEntry& site) {
   if (site.frame_count > kMaxFrames) return "a call site with too many frames";
   if (site.first_frame > site.frame_count) return "a call site that begins after its frames";
-  if (!terminated(site.name)) return "a call site whose name has no end";
+  if (!terminated(site.name) || !terminated(site.python)) return "a call site whose name has no end";
   return nullptr;
 }
 
@@ -293,6 +293,7 @@ Error read_events(const Section& section, const std::string& which, Log& log) {
   for (SiteEntry& site : log.sites) {
     if (const char* fault = fault_of(site)) return corrupt(which, fault);
     make_printable(site.name);
+    make_printable(site.python);
   }
 
   if (header.event_count > section.bytes_from(events_offset()) / sizeof(Event)) return truncated(which);

@@ -12,7 +12,7 @@ for retention in observe on-demand leave-pinned lru helper; do
   verified || fail "$retention: $(cat "$work/out" "$work/err")"
   books_balance "$retention"
   "$pinion" report "$work/log" >"$work/report" 2>&1
-  one_line "$work/report" | grep -q 'module MPI, called from Python (all lines with this call are one site)' ||
+  one_line "$work/report" | grep -Eq 'module MPI < exchange.py:1[0-9] in <module> \(other lines with this call are the same site\)' ||
     fail "$retention: call sites: $(cat "$work/report")"
   report_says "$retention" 'r.acquires.total >= 60 and r.ranks == 2'
 done

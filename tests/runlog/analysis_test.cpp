@@ -458,6 +458,7 @@ TEST(Analysis, CallSitesAreOneAcrossRanksByName) {
     SiteEntry site{};
     site.hash = hash;
     std::strcpy(site.name, "exchange (app)");
+    if (rank == 1) std::strcpy(site.python, "train.py:41 in step");
     log.sites.push_back(site);
     return log;
   };
@@ -465,6 +466,7 @@ TEST(Analysis, CallSitesAreOneAcrossRanksByName) {
   ASSERT_EQ(r.call_sites.size(), 2u);
   const CallSite& site = r.call_sites[0];
   EXPECT_EQ(site.name, "exchange (app)");
+  EXPECT_EQ(site.python, "train.py:41 in step");
   EXPECT_EQ(site.call, "send");
   EXPECT_EQ(site.acquires, 4u);
   EXPECT_EQ(site.bytes, 300u);

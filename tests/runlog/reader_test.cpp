@@ -275,6 +275,9 @@ TEST_F(Reader, EventsAndSitesOutOfRange) {
   std::string content = valid_;
   std::memset(content.data() + kSites + offsetof(SiteEntry, name), 'a', sizeof SiteEntry::name);
   expect_error(read(content), "name has no end");
+  content = valid_;
+  std::memset(content.data() + kSites + offsetof(SiteEntry, python), 'a', sizeof SiteEntry::python);
+  expect_error(read(content), "name has no end");
 }
 
 TEST_F(Reader, ChunksOutOfRange) {

@@ -51,8 +51,10 @@ TEST(LogWriter, WhatIsWrittenIsRead) {
     writer.add_site(77 + 4096, frames, 2);  // the same slot
   }
   for (int i = 0; i < 100; ++i) writer.append(lease(1000 + i, 1010 + i, 0x10000, 4096, 77));
-  writer.for_each_site(
-      [](SiteEntry& site) { std::snprintf(site.name, sizeof site.name, "site%u", site.frame_count); });
+  writer.for_each_site([](SiteEntry& site) {
+    std::snprintf(site.name, sizeof site.name, "site%u", site.frame_count);
+    std::strcpy(site.python, "\033[31mtrain.py:41 in step");
+  });
   Series series;
   series.start(1000);
   series.step(1100, 4096);
@@ -86,6 +88,7 @@ TEST(LogWriter, WhatIsWrittenIsRead) {
   EXPECT_EQ(log.sites[0].hash, 77u);
   EXPECT_EQ(log.sites[0].frames[2], 33u);
   EXPECT_STREQ(log.sites[1].name, "site2");
+  EXPECT_STREQ(log.sites[1].python, "?[31mtrain.py:41 in step");
   ASSERT_EQ(log.events.size(), 100u);
   EXPECT_EQ(log.events[99].begin_ns, 1099);
   EXPECT_EQ(log.last_ns(), 2000);
