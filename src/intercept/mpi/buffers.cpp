@@ -19,14 +19,26 @@ struct Matched {
 };
 thread_local Matched t_matched;
 
-}  // namespace
-
-void note_matched(Message message, std::uint64_t bytes) { t_matched = {message, bytes}; }
-
+/// The size of `n` elements whose type is larger than an int tells.
 std::uint64_t huge_bytes(Aint n, Datatype type) {
   Count size = 0;
   if (!library().type_size_x || library().type_size_x(type, &size) != kSuccess || size < 0) return 0;
   return static_cast<std::uint64_t>(size) * static_cast<std::uint64_t>(n);
+}
+
+}  // namespace
+
+void note_matched(Message message, std::uint64_t bytes) { t_matched = {message, bytes}; }
+
+std::uint64_t asked_bytes(HandleQuestions& questions, Aint n, Datatype type) {
+  if (type == library().datatype_null) return 0;
+  const bool expected = g_type_sizes.expects(type);
+  if (!expected && !questions.may_ask(KnownHandles::datatypes(), key_of(type))) return 0;
+  int size = 0;
+  library().type_size(type, &size);
+  if (expected && size > 0)
+    g_type_sizes.learn(type, {static_cast<std::uint32_t>(size), Layout(type).is_dense(size)});
+  return size >= 0 ? static_cast<std::uint64_t>(size) * static_cast<std::uint64_t>(n) : huge_bytes(n, type);
 }
 
 // ---- one range ----
@@ -37,6 +49,15 @@ void Buffers::take(Range range, Access access, int other) {
     remembered_->uses.push_back({range, access, peer, false});
   } else {
     leases_.acquire(range, access, peer);
+  }
+}
+
+void Buffers::take_arriving(Range range, int source, std::int64_t known) {
+  const int peer = side_.peer(source);
+  if (remembered_) {
+    remembered_->uses.push_back({range, Access::write, peer, true});
+  } else {
+    leases_.acquire_arriving(range, peer, known);
   }
 }
 
@@ -51,22 +72,26 @@ void Buffers::exposes(void* memory, Aint bytes) {
 // ---- which bytes ----
 
 void Buffers::lease(const void* buffer, Aint n, Datatype type, Access access, int other) {
+  if (const Range range = dense_range(buffer, n, type); !range.empty()) [[likely]] {
+    if (range.bytes() >= least_ && concerns(other)) take(range, access, other);
+    return;
+  }
+  if (!reaches(n, type)) return;
   const Elements data = elements(buffer, n, type);
   if (data.have_gaps()) return lease_with_gaps(data, access, other);
   if (concerns(other)) take(data.hull(), access, other);
 }
 
 void Buffers::lease_arriving(void* buffer, Aint n, Datatype type, int source, std::int64_t known) {
+  if (const Range range = dense_range(buffer, n, type); !range.empty()) [[likely]] {
+    if (range.bytes() >= least_ && concerns(source)) take_arriving(range, source, known);
+    return;
+  }
+  if (!reaches(n, type)) return;
   const Elements data = elements(buffer, n, type);
   // With gaps, the number of bytes leaves their places open.
   if (data.have_gaps()) return lease_with_gaps(data, Access::write, source);
-  if (!concerns(source)) return;
-  const int peer = side_.peer(source);
-  if (remembered_) {
-    remembered_->uses.push_back({data.hull(), Access::write, peer, true});
-  } else {
-    leases_.acquire_arriving(data.hull(), peer, known);
-  }
+  if (concerns(source)) take_arriving(data.hull(), source, known);
 }
 
 void Buffers::lease_matched(void* buffer, Aint n, Datatype type, Message message) {

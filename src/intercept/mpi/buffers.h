@@ -49,30 +49,30 @@ class Buffers {
 
   // ---- point-to-point, with one process of the communicator ----
   void sends(const void* buffer, Aint n, Datatype type, int dest) {
-    if (reaches(n, type) && dest != kProcNull) lease(buffer, n, type, Access::read, dest);
+    if (dest != kProcNull) lease(buffer, n, type, Access::read, dest);
   }
   void receives(void* buffer, Aint n, Datatype type, int source) {
-    if (reaches(n, type) && source != kProcNull) lease_arriving(buffer, n, type, source, -1);
+    if (source != kProcNull) lease_arriving(buffer, n, type, source, -1);
   }
   /// Names the buffer of a matched message, which may be known to be shorter.
   void receives_matched(void* buffer, Aint n, Datatype type, const Message* message) {
-    if (message && reaches(n, type)) lease_matched(buffer, n, type, *message);
+    if (message) lease_matched(buffer, n, type, *message);
   }
   /// Names the buffer of a receive where all that is posted arrives.
   void receives_all(void* buffer, Aint n, Datatype type, int source) {
-    if (reaches(n, type) && source != kProcNull) lease(buffer, n, type, Access::write, source);
+    if (source != kProcNull) lease(buffer, n, type, Access::write, source);
   }
   void replaces(void* buffer, Aint n, Datatype type, int dest, int source) {
-    if (!reaches(n, type) || (dest == kProcNull && source == kProcNull)) return;
+    if (dest == kProcNull && source == kProcNull) return;
     lease(buffer, n, type, Access::write, source == kProcNull ? dest : source);
   }
 
   // ---- with all of them: collectives, and operations without another side ----
   void reads(const void* buffer, Aint n, Datatype type) {
-    if (buffer != kInPlace && reaches(n, type)) lease(buffer, n, type, Access::read, OtherSide::kAll);
+    if (buffer != kInPlace) lease(buffer, n, type, Access::read, OtherSide::kAll);
   }
   void writes(void* buffer, Aint n, Datatype type) {
-    if (buffer != kInPlace && reaches(n, type)) lease(buffer, n, type, Access::write, OtherSide::kAll);
+    if (buffer != kInPlace) lease(buffer, n, type, Access::write, OtherSide::kAll);
   }
   /// Name the blocks that counts and displacements (in units of the type's extent) describe: as one range, or
   /// where they lie far apart, each for itself.
@@ -148,8 +148,9 @@ class Buffers {
   bool concerns(int other) {
     return !side_.is_left_out(questions_, other) && (remembered_ || leases_.enter(side_.peer()));
   }
-  /// Leases a range, or writes it down; after concerns().
+  /// Lease a range, or write it down; after concerns().
   void take(Range range, Access access, int other);
+  void take_arriving(Range range, int source, std::int64_t known);
 
   std::uint64_t least_;
   HandleQuestions questions_;

@@ -1,6 +1,5 @@
 #include "intercept/mpi/groups.h"
 
-#include <atomic>
 #include <numeric>
 #include <vector>
 
@@ -65,7 +64,6 @@ Neighbours neighbours(Comm comm) {
 
 namespace {
 
-std::atomic<bool> g_node_known{false};
 Comm g_node_comm;
 Group g_node;
 
@@ -150,7 +148,6 @@ void forget_node() {
   library().comm_free(&g_node_comm);
 }
 
-bool node_is_known() { return g_node_known.load(std::memory_order_acquire); }
 bool on_this_node(Comm comm, int rank) { return contains(members_of(comm), rank); }
 bool all_on_this_node(Comm comm) { return members_of(comm).all; }
 bool target_on_this_node(Win win, int target) { return contains(members_of_window(win), target); }

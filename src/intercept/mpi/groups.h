@@ -3,6 +3,8 @@
 // MPI that ask no other process.
 #pragma once
 
+#include <atomic>
+
 #include "intercept/mpi/library.h"
 
 namespace pinion::mpi::PINION_MPI_ABI {
@@ -40,12 +42,15 @@ Aint sum_of(const N* counts, Aint n) {
 
 // ---- nodes (option intranode) ----
 
+/// Set by find_node(), and read by every call that leases.
+inline constinit std::atomic<bool> g_node_known{false};
+
 /// Collective over all processes, after MPI_Init: which of them are on this node. Where it was not called,
 /// every process counts as remote; so does one that joins later.
 void find_node();
 /// Frees the results of find_node() before MPI_Finalize.
 void forget_node();
-bool node_is_known();
+inline bool node_is_known() { return g_node_known.load(std::memory_order_acquire); }
 bool on_this_node(Comm comm, int rank);
 bool all_on_this_node(Comm comm);
 bool target_on_this_node(Win win, int target);

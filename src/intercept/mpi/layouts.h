@@ -24,6 +24,8 @@ struct Layout {
     library().type_extent(type, &lower, &extent);
     library().type_true_extent(type, &true_lower, &true_extent);
   }
+  /// Whether elements of so many bytes begin at their address and leave no gaps.
+  bool is_dense(Aint size) const { return extent == size && true_lower == 0 && true_extent == size; }
   /// Returns the range from the first byte of `n` elements to the last. A negative extent walks downwards.
   Range hull(Address buffer, Aint n) const {
     const Aint last = (n - 1) * extent;

@@ -2,8 +2,7 @@
 
 namespace pinion::mpi::PINION_MPI_ABI {
 
-bool OtherSide::is_left_out(HandleQuestions& questions, int other) const {
-  if (!node_is_known()) return false;
+bool OtherSide::is_near(HandleQuestions& questions, int other) const {
   switch (group_) {
     case Group::communicator:
       if (!may_ask(questions, comm_)) return true;

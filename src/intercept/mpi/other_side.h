@@ -31,9 +31,13 @@ class OtherSide {
     return comm == library().comm_world || questions.may_ask(KnownHandles::communicators(), key_of(comm));
   }
   /// True where transfers with `other`, a rank or kAll, stay on this node, or that is unknown as yet.
-  bool is_left_out(HandleQuestions& questions, int other) const;
+  bool is_left_out(HandleQuestions& questions, int other) const {
+    return node_is_known() && is_near(questions, other);
+  }
 
  private:
+  bool is_near(HandleQuestions& questions, int other) const;
+
   enum class Group : std::uint8_t { none, communicator, window };
 
   Group group_ = Group::none;

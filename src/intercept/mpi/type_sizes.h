@@ -3,7 +3,7 @@
 // call MPI.
 //
 // The table's types are set when the MPI is recognised, before any wrapper runs, then only read; a size is
-// zero until it has been asked for.
+// zero until MPI has been asked.
 #pragma once
 
 #include <array>
@@ -18,9 +18,14 @@ namespace pinion::mpi::PINION_MPI_ABI {
 
 class TypeSizes {
  public:
+  /// Of a type that MPI has been asked about; else zero.
+  struct Size {
+    std::uint32_t bytes = 0;
+    std::uint32_t dense = 0;  ///< 1: an element begins at its address, and nothing lies between two
+  };
   struct Known {
     Datatype type{};
-    std::atomic<std::uint32_t> size{0};
+    std::atomic<Size> size{};
   };
 
   /// Prepares a type that the table has room for.
@@ -28,16 +33,15 @@ class TypeSizes {
     Known& known = place_of(type);
     if (known.type == Datatype{}) known.type = type;
   }
-  /// Zero where it is unknown; then MPI is to be asked.
-  std::uint32_t find(Datatype type) const {
+  Size find(Datatype type) const {
     const Known& known = places_[index_of(type)];
-    return known.type == type ? known.size.load(std::memory_order_relaxed) : 0;
+    return known.type == type ? known.size.load(std::memory_order_relaxed) : Size{};
   }
   /// Whether it is one of the table's, so that MPI may be asked.
   bool expects(Datatype type) const { return places_[index_of(type)].type == type; }
-  void learn(Datatype type, int size) {
+  void learn(Datatype type, Size size) {
     Known& known = place_of(type);
-    if (known.type == type) known.size.store(static_cast<std::uint32_t>(size), std::memory_order_relaxed);
+    if (known.type == type) known.size.store(size, std::memory_order_relaxed);
   }
 
  private:
@@ -55,7 +59,7 @@ template <class N>
 [[gnu::always_inline]] inline bool is_small(N n, Datatype type) {
   const std::uint64_t count = static_cast<std::make_unsigned_t<N>>(n);
   const std::uint64_t least = g_least_bytes.load(std::memory_order_relaxed);
-  const std::uint32_t size = g_type_sizes.find(type);
+  const std::uint32_t size = g_type_sizes.find(type).bytes;
   // A count below the threshold times the size of a basic type fits the product's type.
   return size != 0 && count < least && count * size < least;
 }

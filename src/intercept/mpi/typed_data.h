@@ -8,19 +8,21 @@
 
 namespace pinion::mpi::PINION_MPI_ABI {
 
-/// The size of `n` elements whose type is larger than an int tells.
-std::uint64_t huge_bytes(Aint n, Datatype type);
+/// The data of `n` elements, n > 0, of a type that the table lacks, or has no size of yet.
+std::uint64_t asked_bytes(HandleQuestions& questions, Aint n, Datatype type);
 
 /// The data of `n` elements; 0 while MPI must not be asked.
 inline std::uint64_t bytes_of(HandleQuestions& questions, Aint n, Datatype type) {
-  if (n <= 0 || type == library().datatype_null) return 0;
-  int size = static_cast<int>(g_type_sizes.find(type));
-  if (size == 0) {
-    if (!g_type_sizes.expects(type) && !questions.may_ask(KnownHandles::datatypes(), key_of(type))) return 0;
-    library().type_size(type, &size);
-    g_type_sizes.learn(type, size);
-  }
-  return size >= 0 ? static_cast<std::uint64_t>(size) * static_cast<std::uint64_t>(n) : huge_bytes(n, type);
+  if (n <= 0) return 0;
+  const std::uint64_t size = g_type_sizes.find(type).bytes;
+  return size != 0 ? size * static_cast<std::uint64_t>(n) : asked_bytes(questions, n, type);
+}
+
+/// The range of `n` elements where they are known to leave no gaps, free of questions to MPI; else empty.
+inline Range dense_range(const void* buffer, Aint n, Datatype type) {
+  const TypeSizes::Size size = g_type_sizes.find(type);
+  const auto begin = reinterpret_cast<Address>(buffer);
+  return {begin, size.dense && n > 0 ? begin + size.bytes * static_cast<std::uint64_t>(n) : begin};
 }
 
 /// `n` elements of a type at an address.
