@@ -2,16 +2,11 @@
 
 #include <new>
 
-#include "base/assert.h"
-
 namespace pinion::mpi {
 
-bool CallLeases::enter(int peer) {
-  if (!outermost()) return false;
-  if (!nesting_.lease_path().acts_below()) return true;
+void CallLeases::tell(int peer) {
   if (!told_) verbs::t_mpi_call = {0, nesting_.thread().sites->capture(entry_), kind_, peer};
   told_ = true;
-  return false;
 }
 
 void CallLeases::stamp() {
@@ -21,28 +16,27 @@ void CallLeases::stamp() {
 }
 
 void CallLeases::acquire(Range range, Access access, int peer, Refusal refusal) {
-  PINION_ASSERT(nesting_used_ && "enter() came first");
   ThreadContext& thread = nesting_.thread();
   LeasePath& path = nesting_.lease_path();
   const std::size_t most = path.most_in_a_region(0);
-  do {
+  const auto point = [&]() -> const CallPoint& {
+    if (point_.time == 0) stamp();
+    point_.peer = peer;
+    return point_;
+  };
+  for (;;) {
     Range part = range;
     if (part.bytes() > most) [[unlikely]]
       part.end = page_floor(part.begin) + most;
-    range.begin = part.end;
     Transfer& transfer =
         count_ < slots_.size() ? *new (&slots_[count_].transfer) Transfer : more_.emplace_back();
-    ++count_;
-    const auto point = [&]() -> const CallPoint& {
-      thread.recent.prefetch(part.begin);
-      if (point_.time == 0) stamp();
-      point_.peer = peer;
-      return point_;
-    };
-    if (path.acquire(thread, 0, point, part, access, transfer, refusal)) continue;
-    --count_;
-    if (count_ >= slots_.size()) more_.pop_back();
-  } while (!range.empty());
+    if (path.acquire(thread, 0, point, part, access, transfer, refusal)) [[likely]]
+      ++count_;
+    else if (count_ >= slots_.size())
+      more_.pop_back();
+    if (part.end == range.end) return;
+    range.begin = part.end;
+  }
 }
 
 void CallLeases::acquire_arriving(Range posted, int peer, std::int64_t known) {
@@ -76,10 +70,13 @@ void CallLeases::repeat(const Remembered& remembered) {
 
 template <class Take>
 void CallLeases::take_all(Take take) {
-  for (std::size_t i = 0; i < std::min(count_, slots_.size()); ++i) take(slots_[i].transfer);
-  for (Transfer& transfer : more_) take(transfer);
+  const std::size_t in_slots = std::min(count_, slots_.size());
+  for (std::size_t i = 0; i < in_slots; ++i) take(slots_[i].transfer);
+  if (count_ > in_slots) [[unlikely]] {
+    for (Transfer& transfer : more_) take(transfer);
+    more_.clear();
+  }
   count_ = 0;
-  more_.clear();
 }
 
 void CallLeases::release() {
@@ -87,11 +84,11 @@ void CallLeases::release() {
 }
 
 void CallLeases::move_to(Requests::Key request) {
-  Operation operation;
-  take_all([&](Transfer& transfer) { operation.add(transfer); });
-  operation.receive = receive_;
+  Requests::instance().hold(request, [&](Operation& operation) {
+    take_all([&](Transfer& transfer) { operation.add(transfer); });
+    operation.receive = receive_;
+  });
   receive_ = {};
-  Requests::instance().hold(request, std::move(operation));
 }
 
 void CallLeases::move_to(Holdings& holdings, Holdings::Key object, std::uint64_t part) {

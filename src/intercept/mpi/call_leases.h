@@ -22,8 +22,9 @@ class CallLeases {
  public:
   CallLeases(const EntryFrame& entry, CallKind kind) : entry_(entry), kind_(kind) {}
   ~CallLeases() {
-    if (nesting_used_) release();
-    if (told_) verbs::t_mpi_call = {};
+    if (count_ > 0) release();
+    if (told_) [[unlikely]]
+      verbs::t_mpi_call = {};
   }
   CallLeases(const CallLeases&) = delete;
   CallLeases& operator=(const CallLeases&) = delete;
@@ -31,13 +32,16 @@ class CallLeases {
   CallKind kind() const { return kind_; }
   /// Makes the calls below this one pass by. False: this call is inside of another one, or the engine is
   /// stopped.
-  bool outermost() {
-    nesting_used_ = true;
-    return nesting_.enter();
-  }
+  bool outermost() { return nesting_.enter(); }
   /// Prepares for leases; the other functions need it. False where leasing is off: the call is not the
   /// outermost, or libraries below register (--front verbs). These then get the call's context, with `peer`.
-  bool enter(int peer);
+  bool enter(int peer) {
+    if (!outermost()) return false;
+    if (!nesting_.lease_path().acts_below()) [[likely]]
+      return true;
+    tell(peer);
+    return false;
+  }
 
   /// Leases memory, in parts where the device bounds a region.
   void acquire(Range range, Access access, int peer, Refusal refusal = Refusal::charge);
@@ -75,6 +79,8 @@ class CallLeases {
 
   /// Stamps the call: the time, and its site.
   void stamp();
+  /// Tells the call's context to libraries below.
+  void tell(int peer);
   void release();
   template <class Take>
   void take_all(Take take);
@@ -83,7 +89,6 @@ class CallLeases {
 
   const EntryFrame entry_;
   CallKind kind_;
-  bool nesting_used_ = false;
   bool told_ = false;      ///< verbs::t_mpi_call is this call
   std::size_t count_ = 0;  ///< leases, first in slots_
   Receive receive_;

@@ -69,8 +69,11 @@ class Completions {
     }
     std::copy_n(requests, size, before_);
     if (statuses_ != kStatusIgnore) return;
-    own_statuses_.resize(size);
-    statuses_ = own_statuses_.data();
+    statuses_ = few_statuses_.data();
+    if (size > few_statuses_.size()) {
+      many_statuses_.resize(size);
+      statuses_ = many_statuses_.data();
+    }
   }
 
   const Request* given_;
@@ -78,9 +81,11 @@ class Completions {
   int n_ = 0;
   Request* before_ = nullptr;
   Nesting nesting_;
-  std::array<Request, 16> few_;
+  static constexpr std::size_t kFew = 16;
+  std::array<Request, kFew> few_;
+  std::array<Status, kFew> few_statuses_;
   std::vector<Request> many_;
-  std::vector<Status> own_statuses_;
+  std::vector<Status> many_statuses_;
 };
 
 }  // namespace pinion::mpi::PINION_MPI_ABI

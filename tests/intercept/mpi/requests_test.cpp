@@ -1,6 +1,8 @@
 // The front's table of requests, without an MPI library: handles are any numbers.
 #include "intercept/mpi/requests.h"
 
+#include <thread>
+
 #include "leases.h"
 
 namespace pinion::mpi {
@@ -15,14 +17,18 @@ class RequestsTest : public LeasesTest {
     made.add(lease(first, pages));
     return made;
   }
+  void hold(std::uintptr_t request, Operation&& held) {
+    requests_.hold(request, [&](Operation& place) { place = std::move(held); });
+  }
   void complete(std::uintptr_t request) { requests_.complete(*thread_, *leases_, request); }
 
+  static constexpr std::uintptr_t kShared = 12345;  ///< a handle that threads share
   Requests& requests_ = Requests::instance();
 };
 
 TEST_F(RequestsTest, ALeaseStaysUntilItsRequestCompletes) {
   EXPECT_FALSE(requests_.may_know(1));
-  requests_.hold(1, operation(0, 3));
+  hold(1, operation(0, 3));
   EXPECT_TRUE(requests_.may_know(1));
   complete(2);
   EXPECT_EQ(leased_pages(), 3u);
@@ -35,7 +41,7 @@ TEST_F(RequestsTest, AnOperationHoldsAllItsBuffers) {
   Operation all = operation(0, 1);
   all.add(lease(10, 2));
   all.add(lease(20, 4));
-  requests_.hold(1, std::move(all));
+  hold(1, std::move(all));
   EXPECT_EQ(leased_pages(), 7u);
   complete(1);
   EXPECT_EQ(leased_pages(), 0u);
@@ -44,9 +50,9 @@ TEST_F(RequestsTest, AnOperationHoldsAllItsBuffers) {
 // A thread waits for a request; the MPI gives its handle to another thread's operation before the first
 // thread reports the completion.
 TEST_F(RequestsTest, ACompletionIsOfTheOldestOperationOfAHandle) {
-  requests_.hold(1, operation(0, 1));
-  requests_.hold(1, operation(10, 2));
-  requests_.hold(1, operation(20, 4));
+  hold(1, operation(0, 1));
+  hold(1, operation(10, 2));
+  hold(1, operation(20, 4));
   complete(1);
   EXPECT_EQ(leased_pages(), 6u);
   complete(1);
@@ -57,8 +63,8 @@ TEST_F(RequestsTest, ACompletionIsOfTheOldestOperationOfAHandle) {
 }
 
 TEST_F(RequestsTest, AFreedRequestIsTheNewestOfItsHandle) {
-  requests_.hold(1, operation(0, 1));
-  requests_.hold(1, operation(10, 2));
+  hold(1, operation(0, 1));
+  hold(1, operation(10, 2));
   Operation freed = requests_.take_freed(1);
   EXPECT_FALSE(freed.empty());
   complete(1);
@@ -75,7 +81,7 @@ TEST_F(RequestsTest, APersistentRequestIsKnownUntilItIsFreed) {
     ASSERT_TRUE(found);
     EXPECT_EQ(found->uses.at(0).range.begin, 4096u);
     EXPECT_EQ(found->uses.at(0).peer, 5);
-    requests_.hold(1, operation(0, 3));
+    hold(1, operation(0, 3));
     EXPECT_EQ(leased_pages(), 3u);
     complete(1);
     EXPECT_EQ(leased_pages(), 0u);
@@ -87,12 +93,65 @@ TEST_F(RequestsTest, APersistentRequestIsKnownUntilItIsFreed) {
 }
 
 TEST_F(RequestsTest, AtTheEndEverythingIsReturned) {
-  for (std::uintptr_t i = 0; i < 20; ++i) requests_.hold(i, operation(2 * i, 1));
+  for (std::uintptr_t i = 0; i < 20; ++i) hold(i, operation(2 * i, 1));
   requests_.remember(3, {CallKind::send_persistent, {}});
   EXPECT_EQ(leased_pages(), 20u);
   requests_.release_all(*thread_, *leases_);
   EXPECT_EQ(leased_pages(), 0u);
   for (std::uintptr_t i = 0; i < 20; ++i) EXPECT_FALSE(requests_.may_know(i));
+}
+
+// More handles than places: several share one.
+TEST_F(RequestsTest, HandlesThatShareAPlaceKeepTheirOperationsApart) {
+  constexpr std::uintptr_t kHandles = 4000;
+  const auto bytes = [](std::uintptr_t handle) { return handle + 1; };
+  for (std::uintptr_t i = 0; i < kHandles; ++i)
+    requests_.hold(i, [&](Operation& place) {
+      EXPECT_TRUE(place.empty()) << i;
+      place.receive.posted = bytes(i);
+    });
+  for (std::uintptr_t i = kHandles; i-- > 0;) {
+    EXPECT_TRUE(requests_.may_know(i));
+    const Operation freed = requests_.take_freed(i);
+    EXPECT_EQ(freed.receive.posted, bytes(i));
+  }
+  for (std::uintptr_t i = 0; i < kHandles; ++i) EXPECT_FALSE(requests_.may_know(i)) << i;
+}
+
+TEST_F(RequestsTest, AnOperationThatWasListedComesAfterThatInThePlace) {
+  requests_.remember(1, {CallKind::send_persistent, {}});
+  hold(1, operation(0, 1));  // listed, since the place is free but its handle is not
+  requests_.take_freed(1).complete(*thread_, *leases_);
+  EXPECT_EQ(leased_pages(), 0u);
+  hold(1, operation(10, 2));
+  hold(1, operation(20, 4));
+  complete(1);
+  hold(1, operation(30, 8));  // the place is free again, and an older one is listed
+  complete(1);
+  EXPECT_EQ(leased_pages(), 8u) << "the oldest goes first";
+}
+
+TEST_F(RequestsTest, ThreadsHoldAndCompleteAtOnce) {
+  constexpr int kThreads = 4, kRounds = 2000;
+  std::vector<std::thread> threads;
+  for (int number = 0; number < kThreads; ++number)
+    threads.emplace_back([&, number] {
+      ThreadContext& thread = *this_thread();
+      for (int round = 0; round < kRounds; ++round) {
+        const auto handle = static_cast<std::uintptr_t>(round % 50 * kThreads + number);
+        Transfer transfer;
+        leases_->acquire(thread, 0, {},
+                         {page(static_cast<std::size_t>(number)), page(static_cast<std::size_t>(number) + 1)},
+                         Access::read, transfer);
+        requests_.hold(handle, [&](Operation& place) { place.add(transfer); });
+        requests_.hold(kShared, [&](Operation& place) { place.receive.key = handle + 1; });
+        requests_.complete(thread, *leases_, handle);
+        requests_.complete(thread, *leases_, kShared);
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(leased_pages(), 0u);
+  EXPECT_FALSE(requests_.may_know(kShared));
 }
 
 }  // namespace
