@@ -12,6 +12,7 @@
 #include "engine/engine.h"
 #include "monitor/memory_events.h"
 #include "registry/blocking.h"
+#include "support/memory_contents.h"
 #ifdef PINION_TEST_OVER_VERBS  // in tests/softroce
 #include "softroce/verbs_transfer_device.h"
 #else
@@ -27,25 +28,6 @@ using EngineDevice = RingDevice;
 #endif
 
 // ---- contents ----
-
-/// The word at `address` after a fill() with `stamp`.
-inline std::uint64_t word_of(Address address, std::uint64_t stamp) {
-  return stamp * 0x9e3779b97f4a7c15u ^ address;
-}
-inline void fill(Range memory, std::uint64_t stamp) {
-  for (Address a = memory.begin; a < memory.end; a += sizeof stamp)
-    *reinterpret_cast<volatile std::uint64_t*>(a) = word_of(a, stamp);
-}
-/// Whether `words` are the result of a fill(memory, stamp).
-inline bool holds(const std::uint64_t* words, Range memory, std::uint64_t stamp) {
-  for (Address a = memory.begin; a < memory.end; a += sizeof stamp) {
-    if (*words++ != word_of(a, stamp)) return false;
-  }
-  return true;
-}
-inline bool holds(Range memory, std::uint64_t stamp) {
-  return holds(reinterpret_cast<const std::uint64_t*>(memory.begin), memory, stamp);
-}
 
 /// Puts the contents of a fill(memory, stamp) on the wire.
 inline void fill_wire(const Wire& wire, Range memory, std::uint64_t stamp) {
