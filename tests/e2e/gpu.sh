@@ -14,14 +14,18 @@ same_meaning() {
   diff "$work/meaning.plain" "$work/meaning.under" >"$work/diff" || fail "meaning under $*: $(head -6 "$work/diff")"
 }
 
-# random THREADS ROAD OPTIONS...
+case ${PINION_TEST_SCALE:-1} in 1 | 0*) times=1 ;; *) times=20 ;; esac
+
+# random THREADS ROAD STEPS MOST OPTIONS...: steps with memory of up to MOST bytes; 50,000 in all, or a million.
 random() {
-  local threads=$1 road=$2
-  shift 2
+  local threads=$1 road=$2 steps=$(($3 * times)) most=$4
+  shift 4
   local output
-  output=$(PINION_GPU_ROAD=$road "$pinion" run "$@" -- "$programs/random_copies" --threads "$threads" --steps 3000 \
-    --most 2M --seed "$threads" 2>&1) || fail "random copies, $threads threads, $*: status $?: $output"
+  output=$(PINION_GPU_ROAD=$road "$pinion" run "$@" -- "$programs/random_copies" --threads "$threads" --steps "$steps" \
+    --most "$most" --seed "$threads" --patience 60 2>&1) || fail "random copies, $threads threads, $*: status $?: $output"
   grep -q '^random_copies: verified$' <<<"$output" || fail "random copies, $threads threads, $*: $output"
+  grep -q 'GPU copies: [1-9].* went staged or registered' <<<"$output" ||
+    fail "random copies, $threads threads, $*: all were plain: $output"
 }
 
 "$programs/meaning" >"$work/meaning.plain" || fail "meaning without Pinion"
@@ -29,11 +33,14 @@ grep -q 'WRONG\|LOST' "$work/meaning.plain" && fail "meaning without Pinion: $(g
 same_meaning
 same_meaning --retention leave-pinned
 same_meaning --cuda stage
-random 1 symbols
-random 4 proc
-random 8 symbols --retention leave-pinned
-random 4 symbols --retention lru --limit 4M
-random 4 proc --cuda stage
+random 1 symbols 5000 8M
+random 2 proc 8000 4M
+random 4 proc 7000 8M
+random 8 symbols 10000 2M
+random 8 symbols 5000 2M --retention leave-pinned
+random 4 symbols 5000 4M --retention lru --limit 4M
+random 4 proc 5000 8M --cuda stage
+random 5 symbols 5000 2M --monitor userfaultfd
 output=$("$pinion" run -- "$build/bin/examples/gpu_copy" 4 8 2>&1) || fail "gpu_copy: status $?: $output"
 grep -q '^gpu_copy: verified$' <<<"$output" || fail "gpu_copy: $output"
 

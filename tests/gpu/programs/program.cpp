@@ -36,7 +36,8 @@ struct Road {
   Result (*get_proc_address)(const char*, void**, int, std::uint64_t, int*) = nullptr;
 
   void* find(const char* symbol) const {
-    if (!get_proc_address) return ::dlsym(library, symbol);
+    // The newest cuCtxCreate has other parameters.
+    if (!get_proc_address || std::strcmp(symbol, "cuCtxCreate_v2") == 0) return ::dlsym(library, symbol);
     // The names that this call knows are without a version's suffix; the version chooses the newest variant.
     char name[64];
     std::snprintf(name, sizeof name, "%s", symbol);
@@ -95,6 +96,8 @@ const MoreCalls& more_calls() {
     };
     find(calls.unified, "cuMemcpy");
     find(calls.unified_async, "cuMemcpyAsync");
+    find(calls.peer, "cuMemcpyPeer");
+    find(calls.peer_async, "cuMemcpyPeerAsync");
     find(calls.stream_destroy, "cuStreamDestroy_v2");
     find(calls.graph_destroy, "cuGraphDestroy");
     find(calls.exec_destroy, "cuGraphExecDestroy");

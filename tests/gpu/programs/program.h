@@ -17,6 +17,8 @@ inline constexpr std::size_t kKiB = 1024, kMiB = 1024 * kKiB, kGiB = 1024 * kMiB
 struct MoreCalls {
   Result (*unified)(DevicePointer, DevicePointer, std::size_t) = nullptr;
   Result (*unified_async)(DevicePointer, DevicePointer, std::size_t, Stream) = nullptr;
+  Result (*peer)(DevicePointer, Context, DevicePointer, Context, std::size_t) = nullptr;
+  Result (*peer_async)(DevicePointer, Context, DevicePointer, Context, std::size_t, Stream) = nullptr;
   Result (*stream_destroy)(Stream) = nullptr;
   Result (*graph_destroy)(Graph) = nullptr;
   Result (*exec_destroy)(GraphExec) = nullptr;

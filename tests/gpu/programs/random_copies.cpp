@@ -1,11 +1,12 @@
 // Makes random steps of a correct program: copies of all kinds and sizes by several threads and streams,
 // memory that is overwritten as soon as a call allows it, freed, mapped anew, protected, registered by the
-// program itself, and forks. Every copy is read back and compared.
+// program itself, graphs, forks, and contexts that come and go. Every copy is read back and compared.
 //
 //   random_copies [--steps N] [--threads N] [--seed N] [--most BYTES] [--patience SECONDS]
 //
 // Prints one line with the counts, and `random_copies: verified` if no byte was stale, no call failed and
 // nothing hung. A hang ends the process with status 3.
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/wait.h>
@@ -48,6 +49,36 @@ Counts counts;
 std::shared_mutex gate_mutex;
 /// One fork at a time.
 std::mutex fork_mutex;
+
+/// The primary context, which a step may reset. Its mutex is shared by all other steps.
+class Primary {
+ public:
+  void start() { context_ = use_context(); }
+  Context context() const { return context_; }
+  int resets() const { return resets_; }
+  /// Shared until the step ends. Whoever wants to reset comes before steps that have not begun.
+  std::shared_lock<std::shared_mutex> step() {
+    const std::lock_guard in_turn(turn_);
+    return std::shared_lock(mutex_);
+  }
+  /// Ends all that was made in the context. The caller holds no step.
+  Result reset() {
+    const std::lock_guard in_turn(turn_);
+    const std::unique_lock alone(mutex_);
+    Device device = 0;
+    if (const Result refused = driver().device_get(&device, 0)) return refused;
+    if (const Result refused = driver().primary_reset(device)) return refused;
+    ++resets_;
+    return driver().primary_retain(&context_, device);
+  }
+
+ private:
+  std::mutex turn_;
+  std::shared_mutex mutex_;  ///< guards what follows
+  Context context_ = nullptr;
+  int resets_ = 0;
+};
+Primary primary;
 
 class Random {
  public:
@@ -97,17 +128,22 @@ class Worker {
         mirror_(settings.most, 0) {}
 
   void run(std::atomic<long>& left) {
-    use_context();
-    for (Stream& stream : streams_) stream = new_stream();
-    check(driver().allocate(&device_, most_), "cuMemAlloc");
-    check(driver().set_bytes(device_, 0, most_), "cuMemsetD8");
-    check(driver().context_synchronize(), "cuCtxSynchronize");
-    buffers_.resize(6);
-    for (Buffer& buffer : buffers_) renew(buffer);
+    {
+      const auto step = primary.step();
+      begin_in_context();
+      buffers_.resize(6);
+      for (Buffer& buffer : buffers_) renew(buffer);
+    }
     while (left-- > 0) {
-      step();
+      // A reset costs a GPU half a second.
+      if (random_.once_in(5000)) check(primary.reset(), "cuDevicePrimaryCtxReset");
+      const auto step = primary.step();
+      if (resets_ != primary.resets()) begin_anew();
+      make_step();
       ++counts.steps;
     }
+    const auto step = primary.step();
+    if (resets_ != primary.resets()) begin_anew();
     for (Buffer& buffer : buffers_) release(buffer);
   }
 
@@ -122,6 +158,34 @@ class Worker {
     if (right || ++counts.stale > 20) return;
     std::fprintf(stderr, "thread %d: wrong bytes, %s: %zu bytes at %zu of a buffer of %zu, kind %d\n",
                  number_, what, part.bytes, part.at, buffer.bytes, static_cast<int>(buffer.kind));
+  }
+
+  // ---- contexts ----
+
+  void begin_in_context() {
+    resets_ = primary.resets();
+    check(driver().context_set(primary.context()), "cuCtxSetCurrent");
+    make_streams();
+    check(driver().allocate(&device_, most_), "cuMemAlloc");
+    check(driver().set_bytes(device_, 0, most_), "cuMemsetD8");
+    check(driver().context_synchronize(), "cuCtxSynchronize");
+    std::fill(mirror_.begin(), mirror_.end(), 0);
+  }
+  /// After a reset: device memory, streams, pinned memory and registrations are gone.
+  void begin_anew() {
+    begin_in_context();
+    for (Buffer& buffer : buffers_) {
+      if (buffer.kind == Kind::own_registered) buffer.kind = Kind::mapped;
+      if (buffer.kind != Kind::pinned) continue;
+      buffer.memory = nullptr;
+      renew(buffer);
+    }
+  }
+  /// One that waits for nothing, one that waits for the legacy stream, and the thread's own.
+  void make_streams() {
+    streams_[kAlone] = new_stream();
+    check(driver().stream_create(&streams_[kBlocking], 0), "cuStreamCreate");
+    streams_[kOwn] = kThreadStream;
   }
 
   // ---- memory ----
@@ -180,21 +244,24 @@ class Worker {
 
   // ---- steps ----
 
-  void step() {
+  void make_step() {
     Buffer& buffer = buffers_[random_.below(buffers_.size())];
-    const std::size_t kind = random_.below(1000);
-    if (kind < 420) return to_device(buffer);
-    if (kind < 700) return from_device(buffer);
-    if (kind < 780) return rows(buffer);
-    if (kind < 820) return gated(buffer);
-    if (kind < 850) return set_device();
-    if (kind < 890) return renew(buffer);
-    if (kind < 930) return map_anew(buffer);
-    if (kind < 960) return protect(buffer);
-    if (kind < 995) return own_register(buffer);
-    if (kind < 997) return fork_now(buffer);
-    if (kind < 999) return captured(buffer);
-    new_streams();
+    const std::size_t kind = random_.below(2000);
+    if (kind < 720) return to_device(buffer);
+    if (kind < 1230) return from_device(buffer);
+    if (kind < 1390) return rows(buffer);
+    if (kind < 1470) return batch(buffer);
+    if (kind < 1510) return between_peers(buffer);
+    if (kind < 1590) return gated(buffer);
+    if (kind < 1640) return set_device();
+    if (kind < 1720) return renew(buffer);
+    if (kind < 1800) return map_anew(buffer);
+    if (kind < 1860) return protect(buffer);
+    if (kind < 1930) return own_register(buffer);
+    if (kind < 1990) return captured(buffer);
+    if (kind < 1994) return fork_now(buffer);
+    if (kind < 1998) return new_streams();
+    other_context(buffer);
   }
 
   Stream stream() { return streams_[random_.below(std::size(streams_))]; }
@@ -272,45 +339,126 @@ class Worker {
     compare(std::memcmp(check_.data(), mirror_.data() + target, part.bytes) == 0, what, buffer, part);
   }
 
-  /// A copy of rows.
+  /// A copy of rows, to the GPU or from it. What lies between the rows stays as it was.
   void rows(Buffer& buffer) {
     if (!driver().copy_2d || !driver().copy_2d_async || buffer.bytes < 256) return;
     const std::size_t height = 1 + random_.below(15), pitch = buffer.bytes / (height + 1);
     const std::size_t width = 1 + random_.below(pitch);
     const Part part{0, (height - 1) * pitch + width};
-    const std::size_t target = random_.below(most_ - part.bytes + 1);
-    write_pattern(buffer.memory, part.bytes, ++seed_);
-    for (std::size_t row = 0; row < height; ++row) {
-      std::memcpy(mirror_.data() + target + row * pitch, buffer.memory + row * pitch, width);
-    }
+    const std::size_t at = random_.below(most_ - part.bytes + 1);
     Copy2D copy;
-    copy.source_type = kMemoryTypeHost;
-    copy.source_host = buffer.memory;
     copy.source_pitch = copy.target_pitch = pitch;
-    copy.target_type = kMemoryTypeDevice;
-    copy.target_device = device_ + target;
     copy.width = width;
     copy.height = height;
-    const Stream chosen = stream();
+    const bool to_device = random_.once_in(2);
+    if (to_device) {
+      copy.source_type = kMemoryTypeHost, copy.source_host = buffer.memory;
+      copy.target_type = kMemoryTypeDevice, copy.target_device = device_ + at;
+      write_pattern(buffer.memory, part.bytes, ++seed_);
+    } else {
+      copy.source_type = kMemoryTypeDevice, copy.source_device = device_ + at;
+      copy.target_type = kMemoryTypeHost, copy.target_host = buffer.memory;
+      std::memset(buffer.memory, 0x77, part.bytes);
+    }
+    expected_.assign(buffer.memory, buffer.memory + part.bytes);
+    char* const device = mirror_.data() + at;
+    for (std::size_t row = 0; row < height; ++row) {
+      char* const host = expected_.data() + row * pitch;
+      std::memcpy(to_device ? device + row * pitch : host, to_device ? host : device + row * pitch, width);
+    }
+    Stream used = kLegacyStream;
     if (random_.once_in(2)) {
       check(driver().copy_2d(&copy), "cuMemcpy2DUnaligned");
-      check(driver().stream_synchronize(kLegacyStream), "cuStreamSynchronize");
     } else {
-      check(driver().copy_2d_async(&copy, chosen), "cuMemcpy2DAsync");
-      if (buffer.pageable()) std::memset(buffer.memory, 0xa5, part.bytes);
-      check(driver().stream_synchronize(chosen), "cuStreamSynchronize");
+      used = stream();
+      check(driver().copy_2d_async(&copy, used), "cuMemcpy2DAsync");
+      if (to_device && buffer.pageable()) std::memset(buffer.memory, 0xa5, part.bytes);
     }
-    compare_device(buffer, part, target, "rows");
+    check(driver().stream_synchronize(used), "cuStreamSynchronize");
+    if (to_device) return compare_device(buffer, part, at, "rows");
+    compare(std::memcmp(buffer.memory, expected_.data(), part.bytes) == 0, "rows from the GPU", buffer, part);
+  }
+
+  /// A batch of adjacent copies. The driver may read its sources until the stream has come to its end.
+  void batch(Buffer& buffer) {
+    const Driver& cuda = driver();
+    const Part part = choose(buffer);
+    std::size_t count = 1 + random_.below(4);
+    if ((!cuda.copy_batch_v1 && !cuda.copy_batch_v2) || part.bytes < count) return;
+    const std::size_t at = random_.below(most_ - part.bytes + 1), piece = part.bytes / count;
+    char* const host = buffer.memory + part.at;
+    const bool to_device = random_.once_in(2);
+    if (to_device) {
+      write_pattern(host, part.bytes, ++seed_);
+      write_pattern(mirror_.data() + at, part.bytes, seed_);
+    } else {
+      std::memset(host, 0x77, part.bytes);
+    }
+    DevicePointer to[4], from[4];
+    std::size_t bytes[4];
+    for (std::size_t i = 0; i < count; ++i) {
+      const DevicePointer on_device = device_ + at + i * piece;
+      const auto on_host = reinterpret_cast<DevicePointer>(host + i * piece);
+      to[i] = to_device ? on_device : on_host;
+      from[i] = to_device ? on_host : on_device;
+      bytes[i] = i + 1 < count ? piece : part.bytes - i * piece;
+    }
+    CopyAttributes attributes;
+    attributes.source_access_order = 1 + static_cast<int>(random_.below(3));
+    std::size_t first = 0, failed = 0;
+    const Stream used = streams_[random_.below(2)];
+    check(cuda.copy_batch_v2
+              ? cuda.copy_batch_v2(to, from, bytes, count, &attributes, &first, 1, used)
+              : cuda.copy_batch_v1(to, from, bytes, count, &attributes, &first, 1, &failed, used),
+          "cuMemcpyBatchAsync");
+    check(cuda.stream_synchronize(used), "cuStreamSynchronize");
+    if (to_device) {
+      std::memset(host, 0xa5, part.bytes);
+      return compare_device(buffer, part, at, "a batch");
+    }
+    compare(std::memcmp(host, mirror_.data() + at, part.bytes) == 0, "a batch from the GPU", buffer, part);
+  }
+
+  /// A copy between peers. The made-up driver takes host memory there too; a real one has not been asked.
+  void between_peers(Buffer& buffer) {
+    static const bool takes_host = ::dlsym(driver().library, "madeUpCalls") != nullptr;
+    if (!more_calls().peer || !more_calls().peer_async) return;
+    Part part = choose(buffer);
+    if (!takes_host) part.bytes = std::min(part.bytes, most_ / 2);
+    const std::size_t target = random_.below(most_ - part.bytes + 1);
+    char* const host = buffer.memory + part.at;
+    auto source = reinterpret_cast<DevicePointer>(host);
+    write_pattern(host, part.bytes, ++seed_);
+    if (!takes_host) {
+      const std::size_t at = target >= part.bytes ? 0 : target + part.bytes;
+      write_pattern(mirror_.data() + at, part.bytes, seed_);
+      check(driver().copy_in(device_ + at, host, part.bytes), "cuMemcpyHtoD");
+      source = device_ + at;
+    }
+    write_pattern(mirror_.data() + target, part.bytes, seed_);
+    const Context context = primary.context();
+    Stream used = kLegacyStream;
+    if (random_.once_in(2)) {
+      check(more_calls().peer(device_ + target, context, source, context, part.bytes), "cuMemcpyPeer");
+    } else {
+      used = streams_[kBlocking];
+      check(more_calls().peer_async(device_ + target, context, source, context, part.bytes, used),
+            "cuMemcpyPeerAsync");
+    }
+    if (!buffer.pageable()) check(driver().stream_synchronize(used), "cuStreamSynchronize");
+    std::memset(host, 0xa5, part.bytes);
+    check(driver().stream_synchronize(used), "cuStreamSynchronize");
+    compare_device(buffer, part, target, "between peers");
   }
 
   /// A copy of at most 1 MiB behind work that the program holds back: the call returns at once, and has read
-  /// its bytes.
+  /// its bytes. Behind a blocking stream's work other threads' copies would wait, with the driver's lock.
   void gated(Buffer& buffer) {
     if (!driver().launch_host || !buffer.pageable()) return;
     Part part = choose(buffer);
     part.bytes = std::min(part.bytes, 1 * kMiB);
     const std::size_t target = random_.below(most_ - part.bytes + 1);
-    const Stream chosen = stream();
+    const Stream chosen = streams_[kAlone];
     write_pattern(buffer.memory + part.at, part.bytes, ++seed_);
     write_pattern(mirror_.data() + target, part.bytes, seed_);
     {
@@ -338,37 +486,93 @@ class Worker {
     if (!cuda.begin_capture || !cuda.graph_instantiate || !more_calls().exec_destroy) return;
     Part part = choose(buffer);
     part.bytes = std::min(part.bytes, 1 * kMiB);
-    const std::size_t target = random_.below(most_ - part.bytes + 1);
+    const std::size_t at = random_.below(most_ - part.bytes + 1);
     char* const host = buffer.memory + part.at;
-    const Stream chosen = stream();
-    Graph graph = nullptr;
-    GraphExec ready = nullptr;
-    check(cuda.begin_capture(chosen, kCaptureThreadLocal), "cuStreamBeginCapture");
-    check(cuda.copy_in_async(device_ + target, host, part.bytes, chosen), "cuMemcpyHtoDAsync in a capture");
-    check(cuda.end_capture(chosen, &graph), "cuStreamEndCapture");
+    const bool to_device = random_.once_in(2);
+    const Graph graph = random_.once_in(2) ? capture(host, device_ + at, part.bytes, to_device)
+                                           : node(host, device_ + at, part.bytes, to_device);
     if (!graph) return;
+    GraphExec ready = nullptr;
     check(cuda.graph_instantiate(&ready, graph, 0), "cuGraphInstantiate");
     for (int i = 0; i < 3 && ready; ++i) {
       write_pattern(host, part.bytes, ++seed_);
-      write_pattern(mirror_.data() + target, part.bytes, seed_);
-      check(cuda.graph_launch(ready, chosen), "cuGraphLaunch");
-      check(cuda.stream_synchronize(chosen), "cuStreamSynchronize");
-      compare_device(buffer, part, target, "by a graph");
+      if (to_device) write_pattern(mirror_.data() + at, part.bytes, seed_);
+      check(cuda.graph_launch(ready, streams_[kAlone]), "cuGraphLaunch");
+      check(cuda.stream_synchronize(streams_[kAlone]), "cuStreamSynchronize");
+      if (to_device)
+        compare_device(buffer, part, at, "by a graph");
+      else
+        compare(std::memcmp(host, mirror_.data() + at, part.bytes) == 0, "by a graph from the GPU", buffer,
+                part);
       // A plain synchronous copy may return before its bytes are on the GPU.
-      check(cuda.copy_in(device_ + target, host, part.bytes), "cuMemcpyHtoD");
+      write_pattern(mirror_.data() + at, part.bytes, ++seed_);
+      write_pattern(host, part.bytes, seed_);
+      check(cuda.copy_in(device_ + at, host, part.bytes), "cuMemcpyHtoD");
       check(cuda.stream_synchronize(kLegacyStream), "cuStreamSynchronize");
     }
     if (ready) check(more_calls().exec_destroy(ready), "cuGraphExecDestroy");
     if (more_calls().graph_destroy) check(more_calls().graph_destroy(graph), "cuGraphDestroy");
   }
+  /// A graph with the copy, made by a capture. A blocking stream's would fail beside copies of other threads.
+  Graph capture(char* host, DevicePointer device, std::size_t bytes, bool to_device) {
+    const Driver& cuda = driver();
+    const Stream used = streams_[kAlone];
+    Graph graph = nullptr;
+    check(cuda.begin_capture(used, random_.once_in(2) ? kCaptureThreadLocal : kCaptureRelaxed),
+          "cuStreamBeginCapture");
+    check(to_device ? cuda.copy_in_async(device, host, bytes, used)
+                    : cuda.copy_out_async(host, device, bytes, used),
+          "a copy in a capture");
+    check(cuda.end_capture(used, &graph), "cuStreamEndCapture");
+    return graph;
+  }
+  /// A graph with the copy, added by hand.
+  Graph node(char* host, DevicePointer device, std::size_t bytes, bool to_device) {
+    Graph graph = nullptr;
+    GraphNode made = nullptr;
+    Copy3D copy;
+    copy.source_type = to_device ? kMemoryTypeHost : kMemoryTypeDevice;
+    copy.target_type = to_device ? kMemoryTypeDevice : kMemoryTypeHost;
+    copy.source_host = copy.target_host = host;
+    copy.source_device = copy.target_device = device;
+    copy.source_pitch = copy.target_pitch = copy.width = bytes;
+    copy.height = copy.depth = 1;
+    check(driver().graph_create(&graph, 0), "cuGraphCreate");
+    check(driver().graph_add_copy(&made, graph, nullptr, 0, &copy, primary.context()),
+          "cuGraphAddMemcpyNode");
+    return graph;
+  }
 
   /// Handles of streams recur.
   void new_streams() {
     if (!more_calls().stream_destroy) return;
-    for (Stream& stream : streams_) {
-      check(more_calls().stream_destroy(stream), "cuStreamDestroy");
-      stream = new_stream();
+    for (const int made : {kAlone, kBlocking})
+      check(more_calls().stream_destroy(streams_[made]), "cuStreamDestroy");
+    make_streams();
+  }
+
+  /// A context of the thread's own, of which copies are made; its handle recurs.
+  void other_context(Buffer& buffer) {
+    if (!buffer.pageable()) return;
+    const std::shared_lock no_gate(gate_mutex);
+    Context made = nullptr;
+    const Result refused = driver().context_create(&made, 0, 0);
+    check(refused, "cuCtxCreate");
+    if (refused != kSuccess) return;
+    const Part part = choose(buffer);
+    char* const host = buffer.memory + part.at;
+    DevicePointer device = 0;
+    check(driver().allocate(&device, part.bytes), "cuMemAlloc");
+    for (int i = 0; i < 4; ++i) {
+      write_pattern(host, part.bytes, ++seed_);
+      check(driver().copy_in(device, host, part.bytes), "cuMemcpyHtoD");
+      std::memset(host, 0xa5, part.bytes);
+      check(driver().copy_out(host, device, part.bytes), "cuMemcpyDtoH");
+      compare(has_pattern(host, part.bytes, seed_), "in a context of its own", buffer, part);
     }
+    check(driver().free_device(device), "cuMemFree");
+    check(driver().context_destroy(made), "cuCtxDestroy");
+    check(driver().context_set(primary.context()), "cuCtxSetCurrent");
   }
 
   void set_device() {
@@ -394,8 +598,11 @@ class Worker {
         break;
       case 2: {
         char* const other = map_memory(pages);
+        std::memset(buffer.memory, kMark, pages);
         void* const moved = ::mremap(buffer.memory, pages, pages, MREMAP_MAYMOVE | MREMAP_FIXED, other);
-        if (moved != MAP_FAILED) buffer.memory = static_cast<char*>(moved);
+        // Where --monitor userfaultfd watches a part of the memory (docs/monitors.md).
+        if (moved == MAP_FAILED) return give_up_memory(buffer, other, pages);
+        buffer.memory = static_cast<char*>(moved);
         break;
       }
       default:
@@ -404,6 +611,18 @@ class Worker {
     }
     write_pattern(buffer.memory, buffer.bytes, ++seed_);
   }
+
+  /// Lets memory go of which a failed mremap has moved the beginning to `other`, marked.
+  void give_up_memory(Buffer& buffer, char* other, std::size_t pages) {
+    std::size_t moved = 0;
+    while (moved < pages && other[moved] == kMark) moved += 4096;
+    unmap_memory(other, pages);
+    // What was moved is free at its old place, where another thread may have memory by now.
+    if (moved < pages) unmap_memory(buffer.memory + moved, pages - moved);
+    buffer.memory = nullptr;
+    renew(buffer);
+  }
+  static constexpr char kMark = 0x5a;
 
   /// Read-only memory is copied to the GPU, then written again.
   void protect(Buffer& buffer) {
@@ -471,9 +690,11 @@ class Worker {
   const int number_;
   const std::size_t most_;
   Random random_;
-  std::vector<char> mirror_, check_;
+  std::vector<char> mirror_, check_, expected_;
   std::vector<Buffer> buffers_;
+  enum : int { kAlone, kBlocking, kOwn };
   Stream streams_[3] = {};
+  int resets_ = 0;
   DevicePointer device_ = 0;
   std::uint64_t seed_ = 0;
 };
@@ -514,7 +735,7 @@ void watch(const std::atomic<bool>& done, double patience) {
 
 int main(int argc, char** argv) {
   const Settings settings = parse(argc, argv);
-  use_context();
+  primary.start();
   std::atomic<long> left{settings.steps};
   std::atomic<bool> done{false};
   std::thread watchdog([&] { watch(done, settings.patience); });
@@ -523,14 +744,14 @@ int main(int argc, char** argv) {
   const double began = now();
   for (int i = 0; i < settings.threads; ++i) {
     workers.push_back(std::make_unique<Worker>(i, settings));
-    threads.emplace_back([&, i] { workers[static_cast<std::size_t>(i)]->run(left); });
+    threads.emplace_back([&left, worker = workers.back().get()] { worker->run(left); });
   }
   for (std::thread& thread : threads) thread.join();
   done = true;
   watchdog.join();
-  std::printf("steps %ld copies %ld MiB %llu stale %ld errors %ld hangs 0 seconds %.2f\n",
+  std::printf("steps %ld copies %ld MiB %llu resets %d stale %ld errors %ld hangs 0 seconds %.2f\n",
               counts.steps.load(), counts.copies.load(), static_cast<unsigned long long>(counts.bytes / kMiB),
-              counts.stale.load(), counts.errors.load(), (now() - began) / 1e6);
+              primary.resets(), counts.stale.load(), counts.errors.load(), (now() - began) / 1e6);
   const bool right = counts.stale == 0 && counts.errors == 0;
   std::puts(right ? "random_copies: verified" : "random_copies: FAILED");
   return right ? 0 : 1;
