@@ -1,4 +1,4 @@
-// The run log's file format, version 10: one file for all processes of a job on a node, written through
+// The run log's file format, version 9: one file for all processes of a job on a node, written through
 // mappings, read by untrusting readers. (On file systems with private mappings: a file for each process,
 // written by calls; node_file.h.)
 //
@@ -17,6 +17,7 @@
 #pragma once
 
 #include <bit>
+#include <cstddef>
 #include <cstdint>
 
 #include "base/range.h"
@@ -25,7 +26,9 @@
 namespace pinion::runlog {
 
 constexpr char kMagic[8] = {'P', 'I', 'N', 'I', 'O', 'N', 'L', 'G'};
-constexpr std::uint32_t kVersion = 10;
+constexpr std::uint32_t kVersion = 9;
+/// The oldest version that is read: its counters end before `copies_to_gpu`.
+constexpr std::uint32_t kOldestVersion = 8;
 /// The unit that processes take of the file; a multiple of every page size in use.
 constexpr std::uint64_t kChunkBytes = 64 << 10;
 constexpr std::uint64_t kOwnersPerTable = kChunkBytes / 8;
@@ -234,6 +237,7 @@ struct Counters {
                            ///< registrations
   std::uint64_t
       strict_keys_ns;  ///< registering each key for peers anew: measured where it was, else modelled
+  // From here on since version 9.
   // By CopyWay. Calls that return before their copy is done are left out.
   Copies copies_to_gpu[kCopyWays], copies_from_gpu[kCopyWays];
   // Let go while the node was short of memory: in all, and in how many shortages.
@@ -309,7 +313,16 @@ struct LiveState {
 // Offsets in a process's log.
 constexpr std::uint64_t domains_offset() { return 4096; }
 constexpr std::uint64_t live_offset() { return 12288; }
-constexpr std::uint64_t modules_offset() { return live_offset() + 2 * sizeof(LiveState); }
+/// The bytes that a LiveState of an older version lacks, before its `domains`.
+constexpr std::uint64_t lacking_in(std::uint32_t version) {
+  return version < 9 ? sizeof(Counters) - offsetof(Counters, copies_to_gpu) : 0;
+}
+constexpr std::uint64_t live_bytes(std::uint32_t version = kVersion) {
+  return sizeof(LiveState) - lacking_in(version);
+}
+constexpr std::uint64_t modules_offset(std::uint32_t version = kVersion) {
+  return live_offset() + 2 * live_bytes(version);
+}
 constexpr std::uint64_t sites_offset() { return kChunkBytes; }
 constexpr std::uint64_t events_offset() { return sites_offset() + kMaxSites * sizeof(SiteEntry); }
 static_assert(sizeof(ProcessHeader) <= domains_offset());

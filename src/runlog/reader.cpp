@@ -72,7 +72,7 @@ bool amount(double value) { return std::isfinite(value) && value >= 0; }
 
 const char* fault_of(const NodeHeader& h) {
   if (h.chunk_bytes != kChunkBytes || h.process_bytes != sizeof(ProcessHeader) ||
-      h.live_bytes != sizeof(LiveState) || h.site_bytes != sizeof(SiteEntry) ||
+      h.live_bytes != live_bytes(h.version) || h.site_bytes != sizeof(SiteEntry) ||
       h.event_bytes != sizeof(Event) || h.domain_bytes != sizeof(DomainEntry) ||
       h.module_bytes != sizeof(ModuleEntry))
     return "its records have other sizes than its version has";
@@ -247,7 +247,17 @@ Error read_tables(const File& file, const std::string& path, const NodeHeader& h
   return {};
 }
 
-Error read_state(const Section& section, const std::string& which, Log& log) {
+/// Counters that an older version lacks are 0.
+bool read_live(const Section& section, std::uint32_t version, std::uint32_t number, LiveState& live) {
+  const std::uint64_t at = live_offset() + number * live_bytes(version);
+  const std::uint64_t lacking = lacking_in(version);
+  const std::uint64_t before = offsetof(LiveState, domains) - lacking;
+  live = {};
+  return section.read(at, &live, before) &&
+         section.read(at + before, live.domains, live_bytes(version) - before);
+}
+
+Error read_state(const Section& section, std::uint32_t version, const std::string& which, Log& log) {
   ProcessHeader& header = log.header;
   if (!section.read(0, &header, sizeof header)) return truncated(which);
   if (header.begun == 0) return {};
@@ -270,16 +280,15 @@ Error read_state(const Section& section, const std::string& which, Log& log) {
     make_printable(domain.description);
   }
 
-  if (!section.read(live_offset() + header.live * sizeof(LiveState), &log.live, sizeof(LiveState)))
-    return truncated(which);
+  if (!read_live(section, version, header.live, log.live)) return truncated(which);
   if (const char* fault = fault_of(log.live, header)) return corrupt(which, fault);
   return {};
 }
 
-Error read_events(const Section& section, const std::string& which, Log& log) {
+Error read_events(const Section& section, std::uint32_t version, const std::string& which, Log& log) {
   const ProcessHeader& header = log.header;
   log.modules.resize(header.module_count);
-  if (!section.read(modules_offset(), log.modules.data(), log.modules.size() * sizeof(ModuleEntry)))
+  if (!section.read(modules_offset(version), log.modules.data(), log.modules.size() * sizeof(ModuleEntry)))
     return truncated(which);
   for (ModuleEntry& module : log.modules) {
     if (const char* fault = fault_of(module)) return corrupt(which, fault);
@@ -328,12 +337,12 @@ Error read_file(const std::string& path, bool with_events, const std::function<v
   if (size < begin_bytes || !file.read(0, &header, begin_bytes) ||
       std::memcmp(header.magic, kMagic, sizeof kMagic) != 0)
     return Error::make(EINVAL, "%.200s: not a Pinion log", path.c_str());
-  if (header.version != kVersion)
+  if (header.version < kOldestVersion || header.version > kVersion)
     return Error::make(ENOTSUP,
-                       "%.200s: log format %u, written by %s Pinion; this one (%s) reads format %u: use the "
-                       "Pinion that wrote it, or record the run again",
+                       "%.200s: log format %u, written by %s Pinion; this one (%s) reads formats %u to %u: "
+                       "use the Pinion that wrote it, or record the run again",
                        path.c_str(), header.version, header.version > kVersion ? "a newer" : "an older",
-                       PINION_VERSION, kVersion);
+                       PINION_VERSION, kOldestVersion, kVersion);
   if (size < sizeof header || !file.read(0, &header, sizeof header)) return truncated(path);
   if (const char* fault = fault_of(header)) return corrupt(path, fault);
   Processes processes;
@@ -346,10 +355,11 @@ Error read_file(const std::string& path, bool with_events, const std::function<v
     log.written_to = written_to;
     const std::string which = path + ", process " + std::to_string(process);
     const Section section(file, chunks);
-    if (const Error error = read_state(section, which, log)) return error;
+    if (const Error error = read_state(section, header.version, which, log)) return error;
     if (log.header.begun == 0) continue;
     if (!with_events) log.live.counters.events_dropped += log.header.event_count;
-    if (const Error error = with_events ? read_events(section, which, log) : Error()) return error;
+    if (const Error error = with_events ? read_events(section, header.version, which, log) : Error())
+      return error;
     ++count;
     f(std::move(log));
   }

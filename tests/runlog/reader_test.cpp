@@ -206,10 +206,36 @@ TEST_F(Reader, NoLog) {
 
 TEST_F(Reader, ANewerFormatNamesBothVersions) {
   expect_error(read_with<std::uint32_t>(offsetof(NodeHeader, version), kVersion + 1),
-               "log format 11, written by a newer Pinion; this one (" PINION_VERSION
-               ") reads format 10: use the Pinion that wrote it");
+               "log format 10, written by a newer Pinion; this one (" PINION_VERSION
+               ") reads formats 8 to 9: use the Pinion that wrote it");
   expect_error(read_with<std::uint32_t>(offsetof(NodeHeader, version), 4),
-               "log format 4, written by an older Pinion; this one (" PINION_VERSION ") reads format 10");
+               "log format 4, written by an older Pinion; this one (" PINION_VERSION
+               ") reads formats 8 to 9");
+}
+
+TEST_F(Reader, AFileOfTheOldestVersionIsReadAsItWasWritten) {
+  // Both states are shorter there, and what follows comes sooner.
+  const std::size_t lacking = lacking_in(kOldestVersion), states = kHeader + live_offset();
+  const std::size_t at = offsetof(LiveState, domains) - lacking;
+  std::string old = valid_;
+  old.erase(states + sizeof(LiveState) + at, lacking);
+  old.erase(states + at, lacking);
+  old.insert(chunk_offset(1) - 2 * lacking, 2 * lacking, '\0');
+  const auto version = kOldestVersion;
+  const auto state_bytes = static_cast<std::uint32_t>(sizeof(LiveState) - lacking);
+  std::memcpy(old.data() + offsetof(NodeHeader, version), &version, sizeof version);
+  std::memcpy(old.data() + offsetof(NodeHeader, live_bytes), &state_bytes, sizeof state_bytes);
+  ASSERT_FALSE(read(old));
+  const Log now = std::exchange(log_, {});
+  ASSERT_FALSE(read(valid_));
+  EXPECT_EQ(now.events.size(), kEventCount);
+  EXPECT_EQ(now.sites.size(), log_.sites.size());
+  EXPECT_EQ(now.live.counters.copies_to_gpu[0].count, 0u);
+  EXPECT_EQ(now.live.last_ns, log_.live.last_ns);
+  EXPECT_EQ(now.live.counters.registered_peak_bytes, log_.live.counters.registered_peak_bytes);
+  EXPECT_EQ(now.live.domains[1].registered_peak_bytes, 4096u);
+  EXPECT_DOUBLE_EQ(now.live.domains[1].fit_register_b_ns, 16000);
+  EXPECT_EQ(std::memcmp(now.live.series, log_.live.series, sizeof log_.live.series), 0);
 }
 
 TEST_F(Reader, Truncated) {
