@@ -19,6 +19,8 @@ class ArenaSource {
               ArenaClosing& closing)
       : leases_(leases), domains_(domains), watch_(watch), steps_(steps), closing_(closing) {}
 
+  /// Whether the address lies in the arena.
+  bool holds(Address address) const { return leases_.holds(address); }
   /// Serves a request in a segment, which is registered first where that may be. False, without effect: the
   /// next source is to serve it.
   bool lease(ThreadContext& thread, int domain, Range request, Access access, Transfer& transfer) {
@@ -42,7 +44,7 @@ class ArenaSource {
   /// Returns the count alone. True: the segment is doomed, and ArenaClosing::retire_closed() must follow.
   [[nodiscard, gnu::always_inline]] static bool give_back(ThreadContext& thread, const Transfer& transfer) {
     const std::size_t place = transfer.in_arena - 1u;
-    const Region* const segment = transfer.segment;
+    const Region* const segment = transfer.served_by;
     thread.arena().at[place].give_back();
     return segment->word.load().doomed();
   }
@@ -59,7 +61,7 @@ class ArenaSource {
     transfer.active = true;
     static_assert(kArenaPlaces <= UINT16_MAX);
     transfer.in_arena = static_cast<std::uint16_t>(1 + place);
-    transfer.segment = segment;
+    transfer.served_by = segment;
     return true;
   }
   bool open(ThreadContext& thread, int domain, Range request, Access access, Transfer& transfer);

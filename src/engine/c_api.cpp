@@ -222,6 +222,8 @@ int pinion_domain_close(pinion_domain* domain) {
 
 namespace {
 
+using Quick = RegistrySource::Quick;
+
 // An optimised call of these at a function's end is a jump. So the caller is the same for both, by whose
 // frame call sites are known.
 #if defined(__OPTIMIZE__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
@@ -235,23 +237,12 @@ void hand_out(LeaseBody& body, LeasePath& leases) {
   body.mark = LeaseBody::kOut;
 }
 
-/// The arena's part of an acquire, as short as it can be. Its answer to a wrong request is false: no memory
-/// of the arena is empty, or ends before it begins.
-[[gnu::always_inline]] inline bool acquired_in_arena(const pinion_domain* domain, const void* address,
-                                                     std::size_t bytes, unsigned access,
-                                                     pinion_lease* lease) {
-  ThreadContext* const thread = known_thread();
-  const Range range = Range::of(address, bytes);
-  if (!domain || !lease || !thread || range.empty() || access > static_cast<unsigned>(Access::all))
-    return false;
-  LeasePath& leases = *domain->leases;
-  LeaseBody& body = *body_of(lease);
-  if (&leases != LeasePath::running() ||
-      !leases.arena_source().try_lease(*thread, domain->number, range, static_cast<Access>(access),
-                                       body.transfer))
-    return false;
-  hand_out(body, leases);
-  return true;
+/// The first look at a request, by an acquire that leaves no record. False for a wrong one, and maybe for
+/// others.
+[[gnu::always_inline]] inline bool is_quick(const pinion_domain* domain, Range range, unsigned access,
+                                            const pinion_lease* lease, const ThreadContext* thread) {
+  if (!domain || domain->leases != LeasePath::running() || !lease) return false;
+  return thread && !range.empty() && access <= static_cast<unsigned>(Access::all);
 }
 
 PINION_REST int acquire_otherwise(pinion_domain* domain, const void* address, std::size_t bytes,
@@ -309,6 +300,25 @@ PINION_REST int try_acquire_otherwise(pinion_domain* domain, const void* address
   return 0;
 }
 
+/// In the arena, as short as it can be.
+PINION_REST int acquire_in_arena(pinion_domain* domain, const void* address, std::size_t bytes,
+                                 unsigned access, pinion_lease* lease) {
+  LeasePath& leases = *domain->leases;
+  LeaseBody& body = *body_of(lease);
+  if (!leases.arena_source().try_lease(*known_thread(), domain->number, Range::of(address, bytes),
+                                       static_cast<Access>(access), body.transfer)) [[unlikely]]
+    return acquire_otherwise(domain, address, bytes, access, lease);
+  hand_out(body, leases);
+  return 0;
+}
+
+PINION_REST int acquire_refused(pinion_domain* domain, const void* address, std::size_t bytes,
+                                unsigned access, pinion_lease* lease) {
+  domain->leases->registry_source().end_refused(*known_thread(), domain->number,
+                                                reinterpret_cast<Address>(address));
+  return acquire_otherwise(domain, address, bytes, access, lease);
+}
+
 PINION_REST int release_otherwise(pinion_lease* lease) {
   if (!is_out(lease)) [[unlikely]]
     return bad_lease("pinion_release", lease);
@@ -335,17 +345,46 @@ PINION_REST int release_otherwise(pinion_lease* lease) {
   });
 }
 
+[[gnu::noinline, gnu::cold]] int release_doomed(pinion_lease* lease, ThreadContext* thread) {
+  return guarded("pinion_release", [&] {
+    body_of(lease)->leases->registry_source().end_doomed(*thread, body_of(lease)->transfer);
+    return 0;
+  });
+}
+
+PINION_REST int release_in_arena(pinion_lease* lease, ThreadContext* thread) {
+  LeaseBody& body = *body_of(lease);
+  body.mark = 0;
+  if (ArenaSource::give_back(*thread, body.transfer)) [[unlikely]]
+    return close_segments(*body.leases, *thread);
+  return 0;
+}
+
 }  // namespace
+
+// Ordinary hits are served here, without a frame: all further work is a jump.
 
 int pinion_acquire(pinion_domain* domain, const void* address, size_t bytes, unsigned access,
                    pinion_lease* lease) {
-  if (acquired_in_arena(domain, address, bytes, access, lease)) return 0;
-  return acquire_otherwise(domain, address, bytes, access, lease);
+  ThreadContext* const thread = known_thread();
+  const Range range = Range::of(address, bytes);
+  if (!is_quick(domain, range, access, lease, thread)) [[unlikely]]
+    return acquire_otherwise(domain, address, bytes, access, lease);
+  LeasePath& leases = *domain->leases;
+  if (leases.arena_source().holds(range.begin)) [[unlikely]]
+    return acquire_in_arena(domain, address, bytes, access, lease);
+  LeaseBody& body = *body_of(lease);
+  const Quick quick = leases.registry_source().acquire_quickly(*thread, domain->number, range,
+                                                               static_cast<Access>(access), body.transfer);
+  if (quick == Quick::other) return acquire_otherwise(domain, address, bytes, access, lease);
+  if (quick == Quick::rest) [[unlikely]]
+    return acquire_refused(domain, address, bytes, access, lease);
+  hand_out(body, leases);
+  return 0;
 }
 
 int pinion_try_acquire(pinion_domain* domain, const void* address, size_t bytes, unsigned access,
                        pinion_lease* lease) {
-  if (acquired_in_arena(domain, address, bytes, access, lease)) return 0;
   return try_acquire_otherwise(domain, address, bytes, access, lease);
 }
 
@@ -354,11 +393,16 @@ int pinion_release(pinion_lease* lease) {
     return release_otherwise(lease);
   LeaseBody& body = *body_of(lease);
   ThreadContext* const thread = known_thread();
-  if (!ArenaSource::serves(body.transfer) || !thread || body.leases != LeasePath::running())
+  if (!thread || body.leases != LeasePath::running()) [[unlikely]]
     return release_otherwise(lease);
+  if (!body.transfer.unrecorded) {
+    return ArenaSource::serves(body.transfer) ? release_in_arena(lease, thread) : release_otherwise(lease);
+  }
+  const Quick quick = body.leases->registry_source().release_quickly(body.transfer);
+  if (quick == Quick::other) return release_otherwise(lease);
   body.mark = 0;
-  if (ArenaSource::give_back(*thread, body.transfer)) [[unlikely]]
-    return close_segments(*body.leases, *thread);
+  if (quick == Quick::rest) [[unlikely]]
+    return release_doomed(lease, thread);
   return 0;
 }
 

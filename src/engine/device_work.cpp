@@ -96,6 +96,7 @@ void DeviceWork::serve_closing() {
   DomainSlot& slot = domains_.slot(number);
   // Releases from before: read later, they would have a domain that is empty registered ahead for.
   drain_.drain();
+  drain_.end_runs(clock_.now());
   slot.kept.retention->memory_event({0, ~Address{0}});
   retire_idle(slot);
   domains_.emptied();

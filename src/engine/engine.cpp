@@ -20,9 +20,7 @@ namespace {
 // A temporary log directory exists only on the node that created it. A log on another node would stay for
 // ever.
 bool has_log(const Options& options) {
-  const char* temporary = std::getenv("PINION_TEMPORARY_LOG");
-  return !options.log.empty() &&
-         !(temporary && *temporary == '1' && ::access(options.log.c_str(), W_OK) != 0);
+  return !options.log.empty() && !(log_is_temporary() && ::access(options.log.c_str(), W_OK) != 0);
 }
 
 /// How RLIMIT_MEMLOCK counts for the run's devices.
@@ -167,10 +165,7 @@ Engine* Engine::withdraw() {
   return engine;
 }
 
-void Engine::end_run() {
-  if (ThreadContext* thread = known_thread()) lease_path_.end_runs(*thread);
-  helper_->ask_to_end();
-}
+void Engine::end_run() { helper_->ask_to_end(); }
 
 void Engine::stop() {
   const HeldSignals held;

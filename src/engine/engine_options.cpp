@@ -167,4 +167,9 @@ std::optional<bool> list_holds(std::string_view list, int rank) {
   return holds;
 }
 
+bool log_is_temporary() {
+  const char* const temporary = std::getenv("PINION_TEMPORARY_LOG");
+  return temporary != nullptr && *temporary == '1';
+}
+
 }  // namespace pinion

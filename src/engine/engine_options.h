@@ -81,4 +81,8 @@ Options recorded_options(std::string_view text);
 /// form.
 std::optional<bool> list_holds(std::string_view list, int rank);
 
+/// Whether the log lasts for the run alone, for its summary: then it keeps what retention learns from, and no
+/// hits beside.
+bool log_is_temporary();
+
 }  // namespace pinion

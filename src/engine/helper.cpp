@@ -103,6 +103,7 @@ void Helper::run() {
       duties_.attend(clock_.now());
     });
     lease_path_.arena_closing().end_closed();
+    drain_.take_runs();
     const Time now = clock_.now();
     figures_.sample_growth(now);
     const bool hurries = hurries_to_see(now);
@@ -165,6 +166,7 @@ void Helper::end_of_run() {
   log_.add_domains(domains_);
   figures_.note_acts();
   drain_.drain();
+  drain_.end_runs(clock_.now());
   // Should the process end before the rest is done, its log ends with this state.
   figures_.publish();
   if (profile_.wanted()) {

@@ -24,13 +24,24 @@ LeasePath::LeasePath(const Options& options, bool spends_modelled_time, DomainTa
       options_(options),
       process_(::getpid()) {}
 
+void LeasePath::know(const DomainSlot& slot) {
+  const RetentionTraits traits = traits_of(options_.retention);
+  const bool recorded =
+      slot.kept.observed || traits.predicts || (!options_.log.empty() && !log_is_temporary());
+  domains_.add(slot, recorded                                         ? HitTrail::record
+                     : traits.decides_on_threads && traits.keeps_idle ? HitTrail::time
+                                                                      : HitTrail::none);
+}
+
 void LeasePath::release_after_run(Transfer& transfer) {
   transfer.active = false;
   if (transfer.region() == nullptr || ::getpid() != process_) return;
   if (ArenaSource::serves(transfer))
     arena_source_.release_after_run(transfer);
   else
-    domains().release_after_run(transfer.record.domain, transfer.record.region());
+    domains().release_after_run(
+        transfer.unrecorded ? transfer.domain : static_cast<int>(transfer.record.domain),
+        {transfer.region(), transfer.region()->generation()});
 }
 
 }  // namespace pinion

@@ -11,7 +11,6 @@
 #include <sys/types.h>
 
 #include <atomic>
-#include <concepts>
 #include <memory>
 #include <vector>
 
@@ -33,20 +32,20 @@ class LeasePath {
   static LeasePath* running() { return running_.load(std::memory_order_acquire); }
 
   /// Leases `request` for a transfer. `call`: a CallPoint, or a function that returns one, which is called
-  /// where the arena does not serve the transfer. False only with Refusal::report; then skip the release.
+  /// where the use leaves a record. False only with Refusal::report; then skip the release.
   /// Returns the reason of a refusal in `error`, when given.
   template <class Call = CallPoint>
   bool acquire(ThreadContext& thread, int domain, Call&& call, Range request, Access access,
                Transfer& transfer, Refusal refusal = Refusal::charge, Error* error = nullptr) {
     return arena_source_.lease(thread, domain, request, access, transfer) ||
-           registry_.acquire(thread, domain, point_of(call), request, access, transfer, refusal, error);
+           registry_.acquire(thread, domain, call, request, access, transfer, refusal, error);
   }
   /// Leases memory that is registered already; else false, without effect.
   template <class Call = CallPoint>
   bool try_acquire(ThreadContext& thread, int domain, Call&& call, Range request, Access access,
                    Transfer& transfer) {
     return arena_source_.try_lease(thread, domain, request, access, transfer) ||
-           registry_.try_acquire(thread, domain, point_of(call), request, access, transfer);
+           registry_.try_acquire(thread, domain, call, request, access, transfer);
   }
   void release(ThreadContext& thread, Transfer& transfer) {
     ArenaSource::serves(transfer) ? arena_source_.release(thread, transfer)
@@ -59,8 +58,6 @@ class LeasePath {
   }
   /// For a lease that outlived the run, or came into a forked child (where this does nothing).
   void release_after_run(Transfer& transfer);
-  /// The run of the process is about to end: the thread's runs of uses leave their records.
-  void end_runs(ThreadContext& thread) { trail_.end_runs(thread); }
 
   // ---- the parts ----
 
@@ -97,15 +94,7 @@ class LeasePath {
  private:
   friend class Engine;
   /// A slot that is about to be published.
-  void know(const DomainSlot& slot) { domains_.add(slot); }
-
-  template <class Call>
-  static decltype(auto) point_of(Call&& call) {
-    if constexpr (std::convertible_to<Call, const CallPoint&>)
-      return static_cast<const CallPoint&>(call);
-    else
-      return call();
-  }
+  void know(const DomainSlot& slot);
 
   static std::atomic<LeasePath*> running_;
 

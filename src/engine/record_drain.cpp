@@ -55,14 +55,31 @@ void RecordDrain::drain() {
 void RecordDrain::take(const TakenRecord& taken) {
   const Record& record = taken.record;
   if (record.kind == runlog::EventKind::none) return;
-  transfers_ +=
-      record.kind == runlog::EventKind::uses ? record.count() : record.kind == runlog::EventKind::lease;
+  if (record.kind == runlog::EventKind::lease) ++transfers_;
   const Range range{record.address, record.address + record.bytes};
   if (record.kind == runlog::EventKind::memory_event) forget(pages_touched(range));
   const bool registered =
       record.kind == runlog::EventKind::registration && (record.flags & runlog::kFailed) == 0;
   if (registered && record.page_bytes() != 0) large_.add({range, record.page_bytes()});
-  runlog::Event event = desk_.take(taken, leave_pinned(record));
+  keep(desk_.take(taken, leave_pinned(record)));
+}
+
+void RecordDrain::take_runs() {
+  domains_.for_each([this](const DomainSlot& slot) {
+    for (const runlog::Event& run : slot.kept.retention->take_runs()) {
+      transfers_ += run.count;
+      keep(run);
+    }
+  });
+}
+
+void RecordDrain::end_runs(Time now) {
+  domains_.for_each([now](const DomainSlot& slot) { slot.kept.retention->end_runs(now); });
+  take_runs();
+}
+
+void RecordDrain::keep(runlog::Event event) {
+  const Range range{event.address, event.address + event.bytes};
   if (const LargeRange large = large_.around(range); !large.empty() && runlog::is_request(event.kind))
     event.page_order = runlog::page_order_of(large.page_bytes);
   log_.add(event);

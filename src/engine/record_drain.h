@@ -25,6 +25,10 @@ class RecordDrain {
   /// `dropped`: records that were lost before the run.
   void start(std::uint64_t dropped) { dropped_seen_ = dropped; }
   void drain();
+  /// Takes the uses that left no records, as far as retention knows of them.
+  void take_runs();
+  /// The last of them: from now on each use leaves a record.
+  void end_runs(Time now);
 
   std::uint64_t transfers() const { return transfers_; }
   std::size_t leave_pinned_bytes() const;
@@ -37,6 +41,7 @@ class RecordDrain {
   /// All memory events and records into batch_.
   void collect();
   void take(const TakenRecord& taken);
+  void keep(runlog::Event event);
   void forget(Range pages);
   /// The effect of a lease, or a registration, under leave-pinned. Leases count as its own; the first
   /// registration of memory stands for the wait of its lease, which may last.

@@ -1,7 +1,6 @@
 #include "engine/registry_source.h"
 
 #include "base/machine_memory.h"
-#include "monitor/userfault.h"
 
 namespace pinion {
 
@@ -9,13 +8,6 @@ namespace {
 
 // The bookkeeping of a hit with every cache cold takes less.
 constexpr Duration kPlausibleHit = 10 * kMicrosecond;
-
-/// The kernel lets the unmapping thread go on before the reader of its event has doomed the regions
-/// (userfault.h).
-void see_events() {
-  if (userfaultfd_handling()) [[unlikely]]
-    wait_for_userfaultfd();
-}
 
 }  // namespace
 
@@ -33,12 +25,11 @@ RegistrySource::RegistrySource(KnownDomains& domains, MemoryWatch& watch, UseTra
       steps_(steps),
       plausible_hit_(calibration().to_ticks(kPlausibleHit)) {}
 
-/// Inline: it is a part of each hit.
-[[gnu::always_inline]] inline void RegistrySource::begin_transfer(ThreadContext& thread, int number,
-                                                                  const CallPoint& call, Range request,
-                                                                  Access access, Transfer& transfer) {
+void RegistrySource::begin_transfer(ThreadContext& thread, int number, const CallPoint& call, Range request,
+                                    Access access, Transfer& transfer) {
   ThreadCounters& counters = thread.counters[number];
   transfer.active = true;
+  transfer.unrecorded = false;
   transfer.in_arena = 0;
   transfer.bookkeeping = 0;
   // A hit, until it turns out otherwise: records of device calls are made from this one.
@@ -55,29 +46,11 @@ RegistrySource::RegistrySource(KnownDomains& domains, MemoryWatch& watch, UseTra
   counters.acquired_bytes.add(request.bytes());
 }
 
-void RegistrySource::hit(ThreadContext& thread, Region* region, const CallPoint& call, Transfer& transfer) {
-  transfer.record.set_region({region, region->generation()});
-  ThreadCounters& counters = thread.counters[transfer.record.domain];
-  counters.hits.add(1);
-  // Every 32nd hit of a thread is measured: reading the counter each time would cost as much as a hit.
-  if (counters.hits.get() % 32 == 0) transfer.bookkeeping = ticks_now() - call.time;
-}
-
-bool RegistrySource::acquire(ThreadContext& thread, int number, const CallPoint& call, Range request,
-                             Access access, Transfer& transfer, Refusal refusal, Error* error) {
+void RegistrySource::recorded(ThreadContext& thread, int number, const CallPoint& call, Region* region,
+                              Range request, Access access, Transfer& transfer) {
   begin_transfer(thread, number, call, request, access, transfer);
-  if (domains_.observes(number)) {
-    if (!is_possible(request)) [[unlikely]]
-      return refuse_impossible(thread, transfer, refusal, error);
-    note_observed(thread, transfer);
-    return true;
-  }
-  see_events();
-  if (Region* region = domains_.domain(number).try_hit(request, access, thread.recent)) [[likely]] {
-    hit(thread, region, call, transfer);
-    return true;
-  }
-  return acquire_slow(thread, number, request, access, transfer, refusal, error);
+  transfer.record.set_region({region, region->generation()});
+  thread.counters[number].hits.add(1);
 }
 
 void RegistrySource::note_observed(ThreadContext& thread, Transfer& transfer) {
@@ -91,20 +64,19 @@ void RegistrySource::observe(ThreadContext& thread, int number, const CallPoint&
   note_observed(thread, transfer);
 }
 
-bool RegistrySource::try_acquire(ThreadContext& thread, int number, const CallPoint& call, Range request,
-                                 Access access, Transfer& transfer) {
-  see_events();
-  Region* region = domains_.domain(number).try_hit(request, access, thread.recent);
-  if (!region) return false;
+bool RegistrySource::acquire_slow(ThreadContext& thread, int number, const CallPoint& call, Range request,
+                                  Access access, Transfer& transfer, Refusal refusal, Error* error) {
   begin_transfer(thread, number, call, request, access, transfer);
-  hit(thread, region, call, transfer);
+  if (!is_possible(request)) [[unlikely]]
+    return refuse_impossible(thread, transfer, refusal, error);
+  if (!domains_.observes(number)) return by_steps(thread, request, access, transfer, refusal, error);
+  note_observed(thread, transfer);
   return true;
 }
 
-bool RegistrySource::acquire_slow(ThreadContext& thread, int number, Range request, Access access,
-                                  Transfer& transfer, Refusal refusal, Error* error) {
-  if (!is_possible(request)) [[unlikely]]
-    return refuse_impossible(thread, transfer, refusal, error);
+bool RegistrySource::by_steps(ThreadContext& thread, Range request, Access access, Transfer& transfer,
+                              Refusal refusal, Error* error) {
+  const int number = transfer.record.domain;
   ThreadCounters& counters = thread.counters[number];
   Record& record = transfer.record;
   const Range unit = domains_.domain(number).unit_of(request);
@@ -158,31 +130,33 @@ bool RegistrySource::refuse_impossible(ThreadContext& thread, Transfer& transfer
   return false;
 }
 
-void RegistrySource::release(ThreadContext& thread, Transfer& transfer) {
+void RegistrySource::release_recorded(ThreadContext& thread, Transfer& transfer) {
   transfer.active = false;
   Record& record = transfer.record;
   record.end = ticks_now();
-  bool settled = false;
   if (Region* region = record.region().region) {
-    settled = record.begin < region->settled_until.load(std::memory_order_relaxed);
     const auto released = end_lease(domains_.domain(record.domain), record);
-    if (retirement_.follows_releases() && released == RegionWord::Released::idle)
-      retirement_.after_release(thread, record.domain, record.region());
-    if (released == RegionWord::Released::idle_doomed) [[unlikely]] {
-      // The memory went away under the lease: the helper deregisters it, or this thread where regions go with
-      // their leases.
-      watch_.idle_and_doomed(region->range().bytes());
-      if (watch_.blind()) retirement_.reap(thread, record.domain);
-    }
+    if (released != RegionWord::Released::in_use)
+      left_idle(thread, record.domain, retirement_.follows_releases() ? record.region() : RegionRef{},
+                *region, released);
   }
-  trail_.lease_ended(thread, record, settled);
-  if (transfer.bookkeeping) {
-    ThreadCounters& counters = thread.counters[record.domain];
-    counters.bookkeeping.add(transfer.bookkeeping + (ticks_now() - record.end), plausible_hit_);
-  }
+  trail_.push(thread, record);
+  if (transfer.bookkeeping != 0) measured(thread, transfer, record.domain, record.end);
+}
+
+void RegistrySource::left_doomed(ThreadContext& thread, int number, const Region& region) {
+  // The memory went away under the lease: the helper deregisters it, or this thread where regions go with
+  // their leases.
+  watch_.idle_and_doomed(region.range().bytes());
+  if (watch_.blind()) retirement_.reap(thread, number);
+}
+
+void RegistrySource::measured(ThreadContext& thread, const Transfer& transfer, int number, Ticks released) {
+  thread.counters[number].bookkeeping.add(transfer.bookkeeping + (ticks_now() - released), plausible_hit_);
 }
 
 void RegistrySource::undo(ThreadContext& thread, Transfer& transfer) {
+  if (transfer.unrecorded) return release_unrecorded(thread, transfer);
   const RegionRef ref = transfer.record.region();
   const bool registered = transfer.record.outcome == runlog::Outcome::miss;
   transfer.record.kind = runlog::EventKind::none;  // no use to learn from

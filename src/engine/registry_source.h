@@ -1,12 +1,19 @@
 // The last source of leases (lease_path.h): the registry, where each request finds or makes a registration of
-// its own. All that an application thread does in between hit and miss. Every use leaves a record.
+// its own. All that an application thread does in between hit and miss.
+//
+// A use leaves a record, by which retention learns and which the log keeps. A hit leaves none where nobody
+// needs it: the domain's HitTrail says so, or its region is settled (retention/settled_regions.h). Then no
+// time is taken and no call site is looked up.
 //
 // Owns the parameters of hits. Any thread, outside of hooks.
 #pragma once
 
+#include <concepts>
+
 #include "engine/acquire_by_steps.h"
 #include "engine/bounce_charge.h"
 #include "engine/transfer.h"
+#include "monitor/userfault.h"
 
 namespace pinion {
 
@@ -18,26 +25,156 @@ class RegistrySource {
   RegistrySource(KnownDomains& domains, MemoryWatch& watch, UseTrail& trail, ThreadRetirement& retirement,
                  BounceCharge& bounce, AcquireBySteps& steps);
 
-  /// Leases the range. False only with Refusal::report; then skip the release. Returns the reason of a
-  /// refusal in `error`, when given.
-  bool acquire(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
-               Transfer& transfer, Refusal refusal = Refusal::charge, Error* error = nullptr);
+  /// Leases the range. `call`: as in LeasePath. False only with Refusal::report; then skip the release.
+  /// Returns the reason of a refusal in `error`, when given.
+  template <class Call>
+  bool acquire(ThreadContext& thread, int domain, Call&& call, Range request, Access access,
+               Transfer& transfer, Refusal refusal = Refusal::charge, Error* error = nullptr) {
+    return try_acquire(thread, domain, call, request, access, transfer) ||
+           acquire_slow(thread, domain, point_of(call), request, access, transfer, refusal, error);
+  }
   /// Leases the range if it is registered already; else false, without effect.
-  bool try_acquire(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
-                   Transfer& transfer);
+  template <class Call>
+  bool try_acquire(ThreadContext& thread, int domain, Call&& call, Range request, Access access,
+                   Transfer& transfer) {
+    if (domains_.observes(domain)) [[unlikely]]
+      return false;
+    see_events();
+    // Every 128th hit of a thread is measured: reading the counter each time would cost as much as a hit.
+    const Ticks asked = is_sampled(thread, domain) ? ticks_now() : 0;
+    Region* const region = domains_.domain(domain).try_hit(request, access, thread.recent);
+    if (region == nullptr) return false;
+    if (leaves_record(domain, *region))
+      recorded(thread, domain, point_of(call), region, request, access, transfer);
+    else
+      unrecorded(thread, domain, region, request, transfer);
+    transfer.bookkeeping = asked != 0 ? ticks_now() - asked : 0;
+    return true;
+  }
+  // ---- the shortest ways, free of calls ----
+
+  enum class Quick {
+    done,
+    other,  ///< nothing has happened: the ordinary call is to be made
+    rest,   ///< its second half is to follow
+  };
+  /// try_acquire() for a hit that leaves no record. `rest`: end_refused(), then the ordinary call.
+  [[gnu::always_inline]] Quick acquire_quickly(ThreadContext& thread, int domain, Range request,
+                                               Access access, Transfer& transfer) {
+    const RegionHint& hint = thread.recent.of(request.begin);
+    if (!domains_.domain(domain).is_hinted(hint, request, access)) return Quick::other;
+    Region* const region = hint.region;
+    if (leaves_record(domain, *region) || userfaultfd_handling() || is_sampled(thread, domain))
+      return Quick::other;
+    if (!region->word.count_in(hint.proof)) [[unlikely]]
+      return Quick::rest;
+    unrecorded(thread, domain, region, request, transfer);
+    transfer.bookkeeping = 0;
+    return Quick::done;
+  }
+  void end_refused(ThreadContext& thread, int domain, Address begin) {
+    domains_.domain(domain).release(thread.recent.of(begin).region);
+  }
+  /// release() of an unrecorded use. `rest`: end_doomed().
+  [[gnu::always_inline]] Quick release_quickly(Transfer& transfer) {
+    // Where hits leave their time, regions go at releases, too.
+    if (transfer.bookkeeping != 0 || retirement_.follows_releases() ||
+        domains_.domain(transfer.domain).pressed())
+      return Quick::other;
+    transfer.served_by->count_use();
+    return transfer.served_by->word.release() == RegionWord::Released::idle_doomed ? Quick::rest
+                                                                                   : Quick::done;
+  }
+  void end_doomed(ThreadContext& thread, Transfer& transfer) {
+    domains_.domain(transfer.domain).left_doomed(transfer.served_by);
+    left_doomed(thread, transfer.domain, *transfer.served_by);
+  }
+
+  // ---- all others ----
+
   /// Records a use that its front serves without a registration; release() ends it.
   void observe(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
                Transfer& transfer);
-  void release(ThreadContext& thread, Transfer& transfer);
+  void release(ThreadContext& thread, Transfer& transfer) {
+    transfer.unrecorded ? release_unrecorded(thread, transfer) : release_recorded(thread, transfer);
+  }
   /// Cancels a lease, and any registration made for it, unless other leases are out.
   void undo(ThreadContext& thread, Transfer& transfer);
 
  private:
-  bool acquire_slow(ThreadContext& thread, int domain, Range request, Access access, Transfer& transfer,
-                    Refusal refusal, Error* error);
+  static constexpr std::uint64_t kSampled = 128;
+
+  template <class Call>
+  static decltype(auto) point_of(Call&& call) {
+    if constexpr (std::convertible_to<Call, const CallPoint&>)
+      return static_cast<const CallPoint&>(call);
+    else
+      return call();
+  }
+  /// The kernel lets the unmapping thread go on before the reader of its event has doomed the regions
+  /// (userfault.h).
+  static void see_events() {
+    if (userfaultfd_handling()) [[unlikely]]
+      wait_for_userfaultfd();
+  }
+  static bool is_sampled(const ThreadContext& thread, int domain) {
+    return thread.counters[domain].hits.get() % kSampled == kSampled - 1;
+  }
+  bool leaves_record(int domain, const Region& region) const {
+    return domains_.trail_of_hits(domain) == HitTrail::record &&
+           !region.settled.load(std::memory_order_relaxed);
+  }
+
+  bool leaves_time(int domain) const {
+    return domains_.trail_of_hits(domain) == HitTrail::time || domains_.domain(domain).pressed();
+  }
+
+  [[gnu::always_inline]] static void unrecorded(ThreadContext& thread, int domain, Region* region,
+                                                Range request, Transfer& transfer) {
+    transfer.active = true;
+    transfer.unrecorded = true;
+    transfer.in_arena = 0;
+    transfer.domain = domain;
+    transfer.served_by = region;
+    ThreadCounters& counters = thread.counters[domain];
+    counters.acquired_bytes.add(request.bytes());
+    counters.hits.add(1);
+  }
+  void recorded(ThreadContext& thread, int domain, const CallPoint& call, Region* region, Range request,
+                Access access, Transfer& transfer);
+  bool acquire_slow(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
+                    Transfer& transfer, Refusal refusal, Error* error);
   void begin_transfer(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
                       Transfer& transfer);
-  void hit(ThreadContext& thread, Region* region, const CallPoint& call, Transfer& transfer);
+  bool by_steps(ThreadContext& thread, Range request, Access access, Transfer& transfer, Refusal refusal,
+                Error* error);
+  void release_recorded(ThreadContext& thread, Transfer& transfer);
+  void release_unrecorded(ThreadContext& thread, Transfer& transfer) {
+    transfer.active = false;
+    transfer.unrecorded = false;
+    Region* const region = transfer.served_by;
+    const Ticks asked = transfer.bookkeeping != 0 ? ticks_now() : 0;
+    Domain& domain = domains_.domain(transfer.domain);
+    region->count_use();
+    if (leaves_time(transfer.domain)) domain.used(region, ticks_now());
+    // Under the lease: afterwards the region may be another.
+    const RegionRef ref =
+        retirement_.follows_releases() ? RegionRef{region, region->generation()} : RegionRef{};
+    const auto released = domain.release(region);
+    if (released != RegionWord::Released::in_use) left_idle(thread, transfer.domain, ref, *region, released);
+    if (asked != 0) [[unlikely]]
+      measured(thread, transfer, transfer.domain, asked);
+  }
+  /// A release has left the region idle. `ref`: null where nothing follows it.
+  void left_idle(ThreadContext& thread, int domain, const RegionRef& ref, const Region& region,
+                 RegionWord::Released released) {
+    if (released == RegionWord::Released::idle_doomed) [[unlikely]]
+      return left_doomed(thread, domain, region);
+    if (ref.region != nullptr) [[unlikely]]
+      retirement_.after_release(thread, domain, ref);
+  }
+  void left_doomed(ThreadContext& thread, int domain, const Region& region);
+  void measured(ThreadContext& thread, const Transfer& transfer, int domain, Ticks released);
   static void note_observed(ThreadContext& thread, Transfer& transfer);
   bool refuse_impossible(ThreadContext& thread, Transfer& transfer, Refusal refusal, Error* error);
 

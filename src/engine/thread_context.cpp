@@ -5,8 +5,6 @@
 
 #include <new>
 
-#include "engine/lease_path.h"
-
 namespace pinion {
 
 namespace {
@@ -20,7 +18,6 @@ pthread_once_t g_key_once = PTHREAD_ONCE_INIT;
 void leave(void* left) {
   this_thread_context = nullptr;
   auto* context = static_cast<ThreadContext*>(left);
-  if (LeasePath* leases = LeasePath::running()) leases->end_runs(*context);
   context->state.store(ThreadContext::State::left, std::memory_order_release);
 }
 

@@ -1,5 +1,5 @@
-// The state that each application thread owns: its ring to the helper, its runs of uses, its call-site cache,
-// its recent regions, its counters. Written by the owning thread; the helper pops the ring and reads the
+// The state that each application thread owns: its ring to the helper, its call-site cache, its recent
+// regions, its counters. Written by the owning thread; the helper pops the ring and reads the
 // counters (relaxed atomics with one writer). Contexts live in mapped memory that is never unmapped; one that
 // its thread left behind is given to the next new thread, with the records that the helper has still to
 // drain.
@@ -15,14 +15,13 @@
 #include "predict/call_site.h"
 #include "registry/recent_regions.h"
 #include "retention/record.h"
-#include "retention/use_runs.h"
 
 namespace pinion {
 
 /// A counter with one writer: no locked instruction.
 class Counter {
  public:
-  void add(std::uint64_t n) { value_.store(get() + n, std::memory_order_relaxed); }
+  [[gnu::always_inline]] void add(std::uint64_t n) { value_.store(get() + n, std::memory_order_relaxed); }
   std::uint64_t get() const { return value_.load(std::memory_order_relaxed); }
 
  private:
@@ -76,21 +75,16 @@ struct ArenaCounts {
   LeaseCount at[kArenaPlaces];
 };
 
-class UseTrail;
-
 struct ThreadContext {
   enum class State : std::uint32_t { live, left };
 
   // One cache line: a thread that computed for long finds its caches cold.
   alignas(64) CallSiteCache* sites = nullptr;
   int depth = 0;  ///< inside how many intercepted calls the thread is: only the outermost is looked at
-  bool counts_runs = false;  ///< runs.any(): here a hit finds it without a further line
   ThreadCounters counters[kMostDomains];
 
   Counter strict_ticks;  ///< in registrations that passed by because their keys are strict
   RecentRegions recent;
-  UseRuns runs;
-  const UseTrail* runs_of = nullptr;  ///< the trail of the run that they belong to
   Ring<Record, 256> ring;
   // Read by the helper at every look, on a line of its own.
   alignas(64) std::atomic<State> state{State::live};

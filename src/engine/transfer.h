@@ -21,14 +21,16 @@ struct CallPoint {
 /// A transfer's use of a range, from acquire() to release(). Kept by the front (in its frame, or with the
 /// request). One source has leased the range, or none: then it is recorded only.
 struct Transfer {
-  Record record;  ///< the use as the registry's source has it
+  Record record;  ///< the use as the registry's source has it, where it leaves a record
   bool active = false;
-  std::uint16_t in_arena = 0;  ///< 1 + the place of the arena's count; 0: the arena does not serve it
-  Ticks bookkeeping = 0;       ///< of the acquire, when this one is sampled
-  Region* segment = nullptr;   ///< the arena's registration
+  bool unrecorded = false;      ///< the registry serves it, and it leaves no record
+  std::uint16_t in_arena = 0;   ///< 1 + the place of the arena's count; 0: the arena does not serve it
+  int domain = 0;               ///< of an unrecorded use
+  Ticks bookkeeping = 0;        ///< of the acquire, when this one is sampled
+  Region* served_by = nullptr;  ///< the registration, in the arena or of an unrecorded use
 
   /// The registration that serves it; null: none.
-  Region* region() const { return in_arena != 0 ? segment : record.region().region; }
+  Region* region() const { return in_arena != 0 || unrecorded ? served_by : record.region().region; }
 };
 
 /// The consequence for a transfer whose memory cannot be registered.

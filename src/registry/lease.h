@@ -33,12 +33,20 @@ class Leases {
   /// A lease on a registered region that contains `request` with at least `access`, or null.
   Region* try_hit(Range request, Access access, RecentRegions& recent) {
     const RegionHint& hint = recent.of(request.begin);
-    if (hint.serves(request, table_.number(), access)) [[likely]] {
-      if (hint.region->word.count_in(hint.proof)) [[likely]]
-        return hint.region;
-      return refused_hit(hint.region, request, access, recent);
-    }
+    if (is_hinted(hint, request, access) && take_hinted(hint)) [[likely]]
+      return hint.region;
     return hit_by_index(request, access, recent);
+  }
+  /// Whether the thread's hint names a region for the request: it may be gone, or have been replaced.
+  bool is_hinted(const RegionHint& hint, Range request, Access access) const {
+    return hint.serves(request, table_.number(), access);
+  }
+  /// A lease on the hint's region, if that is still there.
+  bool take_hinted(const RegionHint& hint) {
+    if (hint.region->word.count_in(hint.proof)) [[likely]]
+      return true;
+    refuse(hint.region);
+    return false;
   }
 
   /// A request from `begin` on was served by `region`, which is under lease.
@@ -60,6 +68,12 @@ class Leases {
     else
       region->last_use.store(end, std::memory_order_relaxed);
     return release(region);
+  }
+  /// For a caller who returned a lease by the word itself, and left the region doomed and idle.
+  void left_doomed(Region* region) { doomed_.add_unused(region); }
+  /// Notes that a use ends now; for leaseholders.
+  void used(Region* region, Ticks now) {
+    table_.pressed() ? region->used(now, now) : region->last_use.store(now, std::memory_order_relaxed);
   }
   /// Returns a lease, and leaves no trace of its use.
   Released release(Region* region) { return returned(region, region->word.release()); }
@@ -103,12 +117,8 @@ class Leases {
     if (region) remember(recent, request.begin, region);
     return region;
   }
-  /// The hint's region was counted in vain.
-  [[gnu::noinline, gnu::cold]] Region* refused_hit(Region* region, Range request, Access access,
-                                                   RecentRegions& recent) {
-    release(region);
-    return hit_by_index(request, access, recent);
-  }
+  /// The region was counted in vain.
+  [[gnu::noinline, gnu::cold]] void refuse(Region* region) { release(region); }
   Released returned(Region* region, Released released) {
     if (released == Released::idle_doomed) [[unlikely]]
       doomed_.add_unused(region);

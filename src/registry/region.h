@@ -37,13 +37,14 @@ struct alignas(64) Region {
 
   // Unordered hints. The helper's frequent writes go to another line than the one that a hit
   // needs.
-  std::atomic<Ticks> last_use{0};  ///< by leaseholders
-  /// The helper decides nothing about the region until then, so that hits on it are only counted
-  /// (retention/use_runs.h).
-  std::atomic<Ticks> settled_until{0};
+  std::atomic<Ticks> last_use{0};  ///< by leaseholders, and by the helper for uses that leave no time
+  /// The helper decides nothing about the region before it has rested: uses leave a count alone
+  /// (retention/settled_regions.h).
+  std::atomic<bool> settled{false};
+  /// Uses that left no record. Concurrent counts may be lost: it shows that there was a use.
+  std::atomic<std::uint32_t> uses{0};
   // For choosing victims (victims.h).
   alignas(64) std::atomic<Time> next_use{0};  ///< by Domain::expect(): predicted; 0: not known
-  std::atomic<Ticks> settled_gap{0};          ///< while it is settled, it is used again within that time
   /// The typical time from one use to the next, by leaseholders, once memory is short.
   std::atomic<Ticks> interval{0};
 
@@ -65,6 +66,8 @@ struct alignas(64) Region {
     return range().contains(request) && includes(access.load(std::memory_order_relaxed), rights);
   }
 
+  /// Notes a use that leaves no record; for leaseholders.
+  void count_use() { uses.store(uses.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
   /// Notes a lease from `begin` to `end`; for leaseholders. Concurrent updates may be lost.
   void used(Ticks begin, Ticks end) {
     const Ticks before = last_use.load(std::memory_order_relaxed);

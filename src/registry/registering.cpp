@@ -186,7 +186,8 @@ void Registering::place(Acquire& acquire, const Look& sight) {
   region->memory_changed.store(false, std::memory_order_relaxed);
   region->access.store(attempt.try_access, std::memory_order_relaxed);
   region->last_use.store(ticks, std::memory_order_relaxed);
-  region->settled_until.store(0, std::memory_order_relaxed);
+  region->settled.store(false, std::memory_order_relaxed);
+  region->uses.store(0, std::memory_order_relaxed);
   region->interval.store(0, std::memory_order_relaxed);
   region->next_use.store(0, std::memory_order_relaxed);
   region->overdue =

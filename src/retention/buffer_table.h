@@ -16,6 +16,7 @@
 #include "base/range.h"
 #include "predict/predictor.h"
 #include "registry/region.h"
+#include "runlog/format.h"
 
 namespace pinion {
 
@@ -61,6 +62,7 @@ struct Buffer {
     bool by_last_use = false;
     Time since = kNotYet;
     std::uint32_t passed = 0;  ///< uses while settled, of which the predictor sees a sample
+    runlog::Event use{};       ///< the last one that left a record: those that leave none are alike
   } settled;
   /// The reservation in the time budget for its next use (ledger.h).
   struct Reserved {

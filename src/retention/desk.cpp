@@ -27,9 +27,6 @@ runlog::Event Desk::take(const TakenRecord& taken, const UnderLeavePinned& leave
     case runlog::EventKind::lease:
       learn_lease(record, event, leave_pinned);
       break;
-    case runlog::EventKind::uses:
-      kept(record.domain).retention->ran(event);
-      break;
     case runlog::EventKind::registration:
       if (!failed) learn_registration(record, took, leave_pinned);
       break;

@@ -152,16 +152,11 @@ void HelperRetention::follow_predictor(BufferId used) {
   }
 }
 
-void HelperRetention::ran(const runlog::Event& run) {
-  Buffer* const buffer = buffers_.find(domain_.unit_of({run.address, run.address + run.bytes}));
-  if (!buffer) return;  // its memory has changed since
-  buffer->last_use = std::max(buffer->last_use, run.end_ns);
-  buffer->busy_until = std::max(buffer->busy_until, run.end_ns);
-  buffer->settled.passed = 0;  // the next one is learnt from
-}
-
 void HelperRetention::memory_event(Range range) {
-  for (const BufferId id : buffers_.overlapping(range)) drop(id);
+  const std::vector<BufferId> gone = buffers_.overlapping(range);
+  const Time now = gone.empty() ? 0 : domain_.clock().now();
+  for (const BufferId id : gone) settled_.end(buffers_[id].region, now);
+  for (const BufferId id : gone) drop(id);
 }
 
 void HelperRetention::evicted(Range pages, Time now) {
@@ -181,7 +176,7 @@ void HelperRetention::sweep() {
 void HelperRetention::stop_acting() {
   if (!settings_.act) return;
   settings_.act = false;
-  settled_.clear();
+  settled_.clear(domain_.clock().now());
   memory_event({0, ~Address{0}});  // empties the queue and the list of looks
 }
 
@@ -219,7 +214,7 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   const RegionRef ref = buffer.region;
   if (const Time rested = settled_.rested_at(ref, now); now < rested) {
     looks_.set(id, rested);
-    settled_.mark(ref, rested);
+    settled_.mark(ref, now, rested);
     expect(ref, forecast_.earliest_time(ref.region->range(), after, id, forecast_.next_time(id, after)));
     return false;
   }

@@ -26,8 +26,8 @@
 //   - a region stays as long as before such a trial where its uses are unknown: their records are missing, or
 //     the helper's share was used up;
 //   - a buffer that is used again and again, each time sooner than its region could go and come back, is
-//     *settled*: decisions about it wait until it rests. Its region carries the mark for the threads, which
-//     count its hits in runs (use_runs.h), and the predictor sees a sample of the others;
+//     *settled*: decisions about it wait until it rests. Its region carries the mark for the threads, whose
+//     hits leave a count alone (settled_regions.h), and the predictor sees a sample of the others;
 //   - where the helper's share has room for a deregistration only, the region goes, and the next transfer's
 //     thread registers it, within the time budget;
 //   - the helper wakes when a transfer that it has registered for should be over, before its next look.
@@ -81,7 +81,6 @@ class HelperRetention final : public Retention {
   /// An item of the deregistration queue. next() returns the action that follows. Its waits must have been
   /// charged to the time budget before.
   bool use(const runlog::Event& lease, RegionRef region, Duration delayed) override;
-  void ran(const runlog::Event& run) override;
   /// Forgets the buffers there and drops their queued items.
   void memory_event(Range range) override;
   void evicted(Range pages, Time now) override;
@@ -99,6 +98,8 @@ class HelperRetention final : public Retention {
   Time waits_until(const Action& action) const override;
   void done(const Action& action, RegionRef region, bool ok, Duration took, Time now) override;
   std::size_t settled_bytes(Time now) override { return settled_.bytes(now); }
+  std::vector<runlog::Event> take_runs() override { return settled_.take_runs(); }
+  void end_runs(Time now) override { settled_.clear(now); }
   Time next_deadline() const override { return next_deadline(plan_.first_due()); }
 
   void add_score(runlog::Counters& counters) const override { score_.add_to(counters); }

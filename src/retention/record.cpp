@@ -43,13 +43,8 @@ runlog::Event event_of(const TakenRecord& taken, const Calibration& scale) {
   event.address = record.address;
   event.bytes = record.bytes;
   event.site = record.site;
-  if (record.kind == runlog::EventKind::uses) {
-    event.leased_ns = static_cast<std::uint64_t>(scale.to_duration(record.leased()));
-    event.count = static_cast<std::uint32_t>(record.count());
-  } else {
-    const bool lease = record.kind == runlog::EventKind::lease;
-    event.wait_ns = static_cast<std::uint64_t>(lease ? scale.to_duration(record.wait) : record.preempted());
-  }
+  const bool lease = record.kind == runlog::EventKind::lease;
+  event.wait_ns = static_cast<std::uint64_t>(lease ? scale.to_duration(record.wait) : record.preempted());
   event.peer = record.peer;
   event.thread = taken.thread;
   event.kind = record.kind;

@@ -38,10 +38,10 @@ struct Record {
   runlog::Outcome outcome : 3 = runlog::Outcome::hit;
   std::uint64_t domain : 4 = 0;    ///< the engine's number of the domain
   std::uint64_t delayed : 45 = 0;  ///< how long registration had made the thread wait before, in all: ticks;
-                                   ///< of a device call: entries(); of a run of uses: leased()
+                                   ///< of a device call: entries()
 
   std::uint64_t wait : 36 = 0;  ///< of the acquire, beyond a hit, at most kMostWait: ticks;
-                                ///< of a device call: preempted(); of a run of uses: count()
+                                ///< of a device call: preempted()
   std::int64_t peer : 28 = -1;
 
   static constexpr Ticks kMostWait = (Ticks{1} << 36) - 1;  ///< some 20 s
@@ -57,10 +57,6 @@ struct Record {
   /// DeviceCall::page_bytes of a device call.
   std::size_t page_bytes() const { return region_line; }
   void set_page_bytes(std::size_t bytes) { region_line = bytes; }
-
-  /// The number of uses in a run, and their time under lease together.
-  std::uint64_t count() const { return wait; }
-  Ticks leased() const { return delayed; }
 
   /// The region that served the transfer.
   RegionRef region() const {

@@ -69,8 +69,6 @@ class Retention {
   virtual bool use(const runlog::Event& /*lease*/, RegionRef /*region*/, Duration /*delayed*/) {
     return false;
   }
-  /// Learns of a run: `run.count` uses that leave all decisions as they are.
-  virtual void ran(const runlog::Event& /*run*/) {}
   /// Pages of `range` changed.
   virtual void memory_event(Range /*range*/) {}
   /// The region of these pages has been deregistered for want of room, by another thread or for another
@@ -101,6 +99,11 @@ class Retention {
   virtual Time next_deadline() const { return kNever; }
 
   // ---- results ----
+
+  /// The uses that left no record since the last call, as events of kind `uses`.
+  virtual std::vector<runlog::Event> take_runs() { return {}; }
+  /// From now on each use leaves a record, and take_runs() returns all uses before.
+  virtual void end_runs(Time /*now*/) {}
 
   /// Adds how good the predictions were to the process's counters.
   virtual void add_score(runlog::Counters& /*counters*/) const {}

@@ -9,7 +9,6 @@ namespace {
 // the time, so late at most.
 constexpr Duration kOfSettled = 16;
 constexpr Duration kLongestSettled = 250 * kMillisecond;
-constexpr std::size_t kMostMarked = 64;
 constexpr Duration kRest = Ledger::kLeastPatience;
 }  // namespace
 
@@ -22,51 +21,99 @@ void SettledRegions::note(Buffer& buffer, const runlog::Event& lease, RegionRef 
   in_a_row = soon ? std::min(in_a_row + 1, kRun) : 0;
   const bool settled = in_a_row == kRun && may_settle;
   if (settled && !buffer.settled.by_last_use) buffer.settled.since = lease.begin_ns;
-  if (!settled && buffer.settled.by_last_use && registered(buffer.region))
-    buffer.region.region->settled_until.store(0, std::memory_order_relaxed);
+  if (!settled && buffer.settled.by_last_use) unmark(buffer.region);
+  if (settled) buffer.settled.use = lease;
   buffer.settled.by_last_use = settled;
 }
 
-Time SettledRegions::rested_at(RegionRef ref, Time now) const {
+Time SettledRegions::rested_at(RegionRef ref, Time now) {
+  const auto mark = marked_.find(ref.region);
+  const bool used = mark != marked_.end() && registered(ref_of(*mark)) && look(ref.region, mark->second, now);
   Time rested = kNotYet, since = kNever;
   for (const BufferId id : buffers_.in(ref.region->range())) {
-    if (!buffers_[id].settled.by_last_use) continue;
-    rested = std::max(rested, buffers_[id].last_use + kRest);
-    since = std::min(since, buffers_[id].settled.since);
+    const Buffer& buffer = buffers_[id];
+    if (!buffer.settled.by_last_use) continue;
+    rested = std::max(rested, buffer.last_use + kRest);
+    since = std::min(since, buffer.settled.since);
   }
-  if (rested == kNotYet || now < rested) return rested;
-  // The uses of a run leave their record when it ends.
-  const Ticks used = ref.region->last_use.load(std::memory_order_relaxed);
-  if (used <= domain_.clock().ticks_at(now - kRest)) return rested;
-  return now + std::clamp((now - since) / kOfSettled, kRest, kLongestSettled);
+  if (rested <= now)
+    unmark(ref);
+  else if (used)
+    rested = std::max(rested, now + std::min((now - since) / kOfSettled, kLongestSettled));
+  return rested;
 }
 
-void SettledRegions::mark(RegionRef ref, Time until) {
-  Duration gap = kRest;
-  for (const BufferId id : buffers_.in(ref.region->range())) {
+void SettledRegions::mark(RegionRef ref, Time now, Time until) {
+  for (const BufferId id : buffers_.in(ref.region->range()))
     if (!buffers_[id].settled.by_last_use) return;
-    gap = std::min(gap, ledger_.away(buffers_[id]));
+  Marked& marked = marked_[ref.region];
+  marked.until = until;
+  if (marked.generation == ref.generation && ref.region->settled.load(std::memory_order_relaxed)) return;
+  marked.generation = ref.generation;
+  marked.uses = ref.region->uses.load(std::memory_order_relaxed);
+  marked.looked = now;
+  ref.region->settled.store(true, std::memory_order_relaxed);
+}
+
+void SettledRegions::unmark(const RegionRef& ref) {
+  if (marked_.erase(ref.region) != 0 && ref.current())
+    ref.region->settled.store(false, std::memory_order_relaxed);
+}
+
+bool SettledRegions::look(Region* region, Marked& marked, Time now) {
+  const std::uint32_t uses = region->uses.load(std::memory_order_relaxed);
+  const std::uint32_t count = uses - std::exchange(marked.uses, uses);
+  const Time before = std::exchange(marked.looked, now);
+  if (count == 0) return false;
+  // Uses leave no time: the last one was just now, for all that is known.
+  region->last_use.store(domain_.clock().ticks_at(now), std::memory_order_relaxed);
+  const std::vector<BufferId>& all = buffers_.in(region->range());
+  const auto buffers = static_cast<std::uint32_t>(all.size());
+  std::uint32_t left = count;
+  for (std::uint32_t i = 0; i < buffers; ++i) {
+    Buffer& buffer = buffers_[all[i]];
+    buffer.last_use = std::max(buffer.last_use, now);
+    buffer.busy_until = std::max(buffer.busy_until, now);
+    buffer.settled.passed = 0;  // the next one is learnt from
+    const std::uint32_t share = left / (buffers - i);
+    left -= share;
+    note_run(buffer, share, before, now);
   }
-  std::erase_if(marked_, [&](const Marked& other) {
-    return !registered(other.region) || other.region.region == ref.region;
-  });
-  if (marked_.size() >= kMostMarked) return;
-  marked_.push_back({ref, until});
-  // Threads count on for a while after the look that is due then: it comes late.
-  Clock& clock = domain_.clock();
-  const Ticks end = clock.ticks_at(until + kRest);
-  ref.region->settled_gap.store(end - clock.ticks_at(until + kRest - gap), std::memory_order_relaxed);
-  ref.region->settled_until.store(end, std::memory_order_relaxed);
+  return true;
+}
+
+/// The buffers of a region share its count, and each use lasts as those that left records.
+void SettledRegions::note_run(const Buffer& buffer, std::uint32_t count, Time begin, Time end) {
+  if (count == 0) return;
+  runlog::Event run = buffer.settled.use;
+  run.kind = runlog::EventKind::uses;
+  run.begin_ns = begin;
+  run.end_ns = end;
+  run.count = count;
+  run.leased_ns =
+      std::min(count * static_cast<std::uint64_t>(buffer.lasts), static_cast<std::uint64_t>(end - begin));
+  runs_.push_back(run);
 }
 
 std::size_t SettledRegions::bytes(Time now) {
   std::size_t bytes = 0;
-  std::erase_if(marked_, [&](const Marked& marked) {
-    if (marked.until < now || !registered(marked.region)) return true;
-    bytes += marked.region.region->range().bytes();
+  std::erase_if(marked_, [&](const Marks::value_type& mark) {
+    if (!registered(ref_of(mark))) return true;
+    if (mark.second.until >= now) bytes += mark.first->range().bytes();
     return false;
   });
   return bytes;
+}
+
+void SettledRegions::end(const RegionRef& ref, Time now) {
+  const auto mark = marked_.find(ref.region);
+  if (mark == marked_.end()) return;
+  if (ref.current() && mark->second.generation == ref.generation) look(ref.region, mark->second, now);
+  unmark(ref);
+}
+
+void SettledRegions::clear(Time now) {
+  while (!marked_.empty()) end(ref_of(*marked_.begin()), now);
 }
 
 }  // namespace pinion

@@ -93,12 +93,21 @@ void SimulatedHelper::drain() {
 }
 
 void SimulatedHelper::take(const Noticed& noticed) {
-  runlog::Event event = desk_.take(noticed.taken, noticed.leave_pinned);
+  const runlog::Event event = desk_.take(noticed.taken, noticed.leave_pinned);
+  log(event);
+  if (event.flags & runlog::kLate) observer_.found_late(noticed.number);
+}
+
+void SimulatedHelper::log_runs() {
+  for (const Domains::OwnDomain& own : domains_.all())
+    for (const runlog::Event& run : own.kept.retention->take_runs()) log(run);
+}
+
+void SimulatedHelper::log(runlog::Event event) {
   const LargeRange large = domains_.large_around({event.address, event.address + event.bytes});
   if (!large.empty() && runlog::is_request(event.kind))
     event.page_order = runlog::page_order_of(large.page_bytes);
   observer_.logged(event);
-  if (event.flags & runlog::kLate) observer_.found_late(noticed.number);
 }
 
 void SimulatedHelper::act() {
@@ -111,6 +120,7 @@ void SimulatedHelper::act() {
   });
   switch (job_.kind) {
     case Desk::Job::Kind::none:
+      log_runs();
       return sleep();
     case Desk::Job::Kind::deregister:
       return calls_.retire(Calls::kHelper, job_.regions);
@@ -172,6 +182,8 @@ void SimulatedHelper::sleep() {
 
 void SimulatedHelper::finish() {
   drain();
+  for (const Domains::OwnDomain& own : domains_.all()) own.kept.retention->end_runs(events_.now());
+  log_runs();
   wake_ups_.cancel();
 }
 

@@ -118,6 +118,9 @@ class SimulatedHelper final : public CallUser {
   /// Takes the waiting records.
   void drain();
   void take(const Noticed& noticed);
+  /// The uses that left no records, as far as retention knows of them.
+  void log_runs();
+  void log(runlog::Event event);
   /// Looks at the node's other processes, when it is time to, and leaves them theirs of its limit.
   void attend();
   void sleep();

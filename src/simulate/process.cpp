@@ -59,7 +59,6 @@ void Process::step(Time until) {
 
 void Process::finish() {
   while (helper_busy()) step();
-  threads_.end_runs();
   helper_.finish();
   comparison_.finish();
   counters_.deregistrations += domains_.let_all_go();

@@ -37,11 +37,6 @@ void Threads::change_memory(Range range, std::uint16_t number) {
   helper_.notify({{memory_event_at(events_.now(), range), number}, 0, {}});
 }
 
-void Threads::end_runs() {
-  for (std::uint16_t number = 0; number < threads_.size(); ++number)
-    threads_[number].runs->end_all([&](const Record& run) { helper_.notify({{run, number}, 0, {}}); });
-}
-
 // ---- scripts ----
 
 Time Threads::fetch(Thread& thread) {
@@ -96,6 +91,7 @@ HeldLease& Threads::take_lease(std::uint16_t number, const Operation& operation)
   thread.slots[operation.slot] = thread.lease;
   HeldLease& lease = leases_[thread.lease];
   lease.thread = number;
+  lease.settled = false;
   lease.range = operation.range;
   lease.number = counters_.acquires++;
   counters_.acquired_bytes += operation.range.bytes();
@@ -130,6 +126,7 @@ bool Threads::acquire(std::uint16_t number, const Operation& operation) {
   if (Region* region =
           domains_.of(operation.range).try_hit(operation.range, operation.access, *thread.recent)) {
     lease.record.set_region({region, region->generation()});
+    lease.settled = region->settled.load(std::memory_order_relaxed);
     ++counters_.hits;
     granted(number);
     return true;
@@ -194,20 +191,18 @@ bool Threads::release(std::uint16_t number, std::uint32_t index, bool by_thread)
   record.end = events_.clock().ticks();
   comparison_.released(lease.pages, lease.leased);
   const RegionRef ref = record.region();
-  const bool settled = ref.region && record.begin < ref.region->settled_until.load(std::memory_order_relaxed);
+  const bool recorded = !lease.settled;
+  if (!recorded) {
+    ref.region->count_use();
+    if (domains_.of(ref.region).pressed()) domains_.of(ref.region).used(ref.region, record.end);
+  }
   const bool idle =
-      ref.region && pinion::end_lease(domains_.of(ref.region), record) == RegionWord::Released::idle;
-  leave_record(number, lease, settled);
+      ref.region && (recorded ? pinion::end_lease(domains_.of(ref.region), record)
+                              : domains_.of(ref.region).release(ref.region)) == RegionWord::Released::idle;
+  observer_.used({record, number});
+  if (recorded) helper_.notify({{record, number}, lease.number, lease.leave_pinned});
   leases_.give_back(index);
   return !idle || !by_thread || !let_go(number, ref);
-}
-
-void Threads::leave_record(std::uint16_t number, const HeldLease& lease, bool settled) {
-  UseRuns& runs = *threads_[number].runs;
-  const auto ended = [&](const Record& run) { helper_.notify({{run, number}, 0, {}}); };
-  observer_.used({lease.record, number});
-  if ((settled || runs.any()) && runs.end_or_count(lease.record, settled, ended)) return;
-  helper_.notify({{lease.record, number}, lease.number, lease.leave_pinned});
 }
 
 // ---- waits ----

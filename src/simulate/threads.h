@@ -9,7 +9,6 @@
 
 #include "retention/record.h"
 #include "retention/traits.h"
-#include "retention/use_runs.h"
 #include "simulate/calls.h"
 #include "simulate/comparison.h"
 #include "simulate/domains.h"
@@ -29,6 +28,7 @@ struct HeldLease {
   UnderLeavePinned leave_pinned;
   Time leased = 0;
   std::uint16_t thread = 0;
+  bool settled = false;  ///< its region was: it leaves no record
   bool live = false;
 };
 
@@ -74,8 +74,6 @@ class Threads final : public CallUser {
   std::size_t count() const { return threads_.size(); }
   /// Changes memory by that thread, as the hooks report it.
   void change_memory(Range range, std::uint16_t number);
-  /// Leaves the records of all open runs of uses.
-  void end_runs();
   /// Returns when the thread that ran longest had done its last operation.
   Time ended() const { return ended_; }
   const HeldLeases& leases() const { return leases_; }
@@ -101,7 +99,6 @@ class Threads final : public CallUser {
     std::vector<std::uint32_t> slots;  ///< leases
     RegionRef left_idle;               ///< by the release that lets go; none: a registration does
     std::unique_ptr<RecentRegions> recent = std::make_unique<RecentRegions>();
-    std::unique_ptr<UseRuns> runs = std::make_unique<UseRuns>();
   };
   static std::uint16_t thread_of(std::uint32_t call) { return static_cast<std::uint16_t>(call - 1); }
   static std::uint32_t call_of(std::uint16_t number) { return number + 1u; }
@@ -129,8 +126,6 @@ class Threads final : public CallUser {
   /// has left one idle. False: there is nothing.
   bool let_go(std::uint16_t number, RegionRef left_idle);
   bool let_next_go(std::uint16_t number);
-  /// A lease has ended: it is counted in a run of uses, or leaves its record (LeasePath::release()).
-  void leave_record(std::uint16_t number, const HeldLease& lease, bool settled);
 
   const ProcessSettings& settings_;
   const RetentionTraits traits_;

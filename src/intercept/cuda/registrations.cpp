@@ -140,9 +140,9 @@ constexpr Access kRights = Access::write;
 
 bool Registrations::try_lease(const LinearCopy& copy, const EntryFrame& entry, Use& use) {
   ThreadContext* const thread = this_thread();
-  if (thread == nullptr ||
-      !leases_.registry_source().try_acquire(*thread, domain_, call_point(*thread, copy, entry), copy.range(),
-                                             kRights, use.transfer_))
+  if (thread == nullptr || !leases_.registry_source().try_acquire(
+                               *thread, domain_, [&] { return call_point(*thread, copy, entry); },
+                               copy.range(), kRights, use.transfer_))
     return false;
   use.thread_ = thread;
   use.leases_ = &leases_;
@@ -151,9 +151,9 @@ bool Registrations::try_lease(const LinearCopy& copy, const EntryFrame& entry, U
 
 bool Registrations::lease(const LinearCopy& copy, const EntryFrame& entry, Use& use) {
   ThreadContext* const thread = this_thread();
-  if (thread == nullptr ||
-      !leases_.registry_source().acquire(*thread, domain_, call_point(*thread, copy, entry), copy.range(),
-                                         kRights, use.transfer_, Refusal::report))
+  if (thread == nullptr || !leases_.registry_source().acquire(
+                               *thread, domain_, [&] { return call_point(*thread, copy, entry); },
+                               copy.range(), kRights, use.transfer_, Refusal::report))
     return false;
   use.thread_ = thread;
   use.leases_ = &leases_;

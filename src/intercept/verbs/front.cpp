@@ -140,11 +140,7 @@ void fault_in_before(const Asked& asked) {
 bool leases_in_arena(LeasePath& leases, ThreadContext& thread, int domain, Range range, Access access,
                      Backing& backing) {
   if (backing.has_peers && !includes(leases.arena().rights(), Access::all)) return false;
-  if (!leases.arena_source().lease(thread, domain, range, access, backing.transfer)) return false;
-  // give_back() ends the reach of peers by this.
-  backing.transfer.record =
-      Record{.address = range.begin, .bytes = range.bytes(), .domain = static_cast<unsigned>(domain)};
-  return true;
+  return leases.arena_source().lease(thread, domain, range, access, backing.transfer);
 }
 
 /// Finds something to stand behind a handle. False: nothing has happened.
@@ -163,13 +159,17 @@ bool back(const Library& library, const Asked& asked, const EntryFrame& entry, B
   DomainMeter& meter = leases->domains().slot(domain).meter;
   if (backing.has_peers) meter.program_registers(range.to_pages(), RealClock().now());
   Error why;
+  // give_back() ends the reach of peers by these.
+  backing.range = range;
+  backing.domain = domain;
   if (leases_in_arena(*leases, *thread, domain, range, local, backing)) {
     backing.access = asked.access;
     return true;
   }
   if (leases->registers()) fault_in_before(asked);
-  if (!leases->registry_source().acquire(*thread, domain, call_point(*thread, entry), range, local,
-                                         backing.transfer, Refusal::report, &why)) {
+  if (!leases->registry_source().acquire(
+          *thread, domain, [&] { return call_point(*thread, entry); }, range, local, backing.transfer,
+          Refusal::report, &why)) {
     if (std::exchange(backing.has_peers, false))
       meter.program_was_refused(range.to_pages(), RealClock().now());
     report_refusal(*leases, why, asked.bytes);
@@ -213,12 +213,10 @@ int give_back(const Library& library, Backing& backing) {
   ThreadContext* const thread = this_thread();
   if (thread == nullptr) return ENOMEM;
   leases->release(*thread, backing.transfer);
-  const Record& record = backing.transfer.record;
   if (std::exchange(backing.has_peers, false))
     leases->domains()
-        .slot(record.domain)
-        .meter.program_deregisters(Range{record.address, record.address + record.bytes}.to_pages(),
-                                   RealClock().now());
+        .slot(backing.domain)
+        .meter.program_deregisters(backing.range.to_pages(), RealClock().now());
   return 0;
 }
 

@@ -21,7 +21,9 @@ namespace pinion::verbs {
 struct Backing {
   Transfer transfer;
   ibv_mr* real = nullptr;
-  int access = 0;               ///< as asked for
+  int access = 0;  ///< as asked for
+  int domain = 0;
+  Range range{};                ///< as asked for
   bool has_peers = false;       ///< the key is one for peers, and shared
   std::uint64_t own_bytes = 0;  ///< of `real`, as counted against the limits
 };
