@@ -41,7 +41,7 @@ namespace {
 constexpr int kWindow = 16;
 double g_out = 1, g_in = 0;
 constexpr int kLarge = 8192;
-double g_large[kLarge];
+double g_large[kLarge], g_large_in[kLarge];
 constexpr int kBlocks = 4, kBlock = 4096, kStride = 4 * kBlock;  ///< each to be registered
 double g_spread[kBlocks * kStride];
 int g_rank = 0, g_peer = 0;
@@ -109,6 +109,25 @@ extern "C" {
     MPI_Allreduce(MPI_IN_PLACE, g_large, kLarge, MPI_DOUBLE, MPI_SUM, MPI_COMM_SELF);
 }
 
+// Large messages to the process itself, by all calls that begin and end one.
+[[gnu::noinline]] void p2p_large_sends(long rounds) {
+  for (long i = 0; i < rounds; ++i) {
+    MPI_Request request;
+    MPI_Irecv(g_large_in, kLarge, MPI_DOUBLE, 0, 1, MPI_COMM_SELF, &request);
+    MPI_Send(g_large, kLarge, MPI_DOUBLE, 0, 1, MPI_COMM_SELF);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  }
+}
+
+[[gnu::noinline]] void p2p_large_receives(long rounds) {
+  for (long i = 0; i < rounds; ++i) {
+    MPI_Request request;
+    MPI_Isend(g_large, kLarge, MPI_DOUBLE, 0, 1, MPI_COMM_SELF, &request);
+    MPI_Recv(g_large_in, kLarge, MPI_DOUBLE, 0, 1, MPI_COMM_SELF, MPI_STATUS_IGNORE);
+    MPI_Wait(&request, MPI_STATUS_IGNORE);
+  }
+}
+
 // Sends data with gaps between.
 [[gnu::noinline]] void p2p_gaps(long rounds) {
   MPI_Datatype blocks;
@@ -123,9 +142,14 @@ extern "C" {
 namespace {
 
 constexpr Case kCases[] = {
-    {"ping-pong", p2p_ping_pong, 2, 2}, {"window", p2p_window, 2 * kWindow + 1, 1},
-    {"sendrecv", p2p_sendrecv, 1, 1},   {"self", p2p_self, 3, 1},
-    {"poll", p2p_poll, 1, 1},           {"allreduce", p2p_allreduce, 1, 1, false},
+    {"ping-pong", p2p_ping_pong, 2, 2},
+    {"window", p2p_window, 2 * kWindow + 1, 1},
+    {"sendrecv", p2p_sendrecv, 1, 1},
+    {"self", p2p_self, 3, 1},
+    {"poll", p2p_poll, 1, 1},
+    {"allreduce", p2p_allreduce, 1, 1, false},
+    {"large-sends", p2p_large_sends, 3, 1, false},
+    {"large-receives", p2p_large_receives, 3, 1, false},
     {"gaps", p2p_gaps, 1, 1, false},
 };
 
