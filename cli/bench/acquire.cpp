@@ -1,48 +1,24 @@
-// `pinion bench acquire`: an acquire and its release as a front makes them, hot: by the C API, and by the MPI
-// front (in the program cli/bench/programs/p2p.cpp). Beside them the sum of their parts, each measured by
-// itself: two time stamps, the signature, the record, and the hit with its release.
+// `pinion bench acquire`: an acquire and its release as programs make them, which hit: by the C API beside
+// other caches, over one range, 1 K, 64 K and 1 M ranges, and by several threads; and by the MPI front (in
+// the program cli/bench/programs/p2p.cpp), beside the sum of its parts, each measured by itself: two time
+// stamps, the signature, the record, and the hit with its release.
 #include <fmt/format.h>
 
-#include <cstring>
+#include <cstdlib>
 #include <memory>
+#include <thread>
 
-#include "cli/bench/api.h"
+#include "cli/bench/acquire_subjects.h"
 #include "cli/bench/bench.h"
 #include "cli/bench/mpi.h"
 #include "cli/bench/parts.h"
+#include "cli/system_files.h"
 
 namespace pinion::cli {
 
 namespace {
 
 constexpr std::size_t kSteps = 100'000;
-/// Nothing is let go, and nothing beside the calls is at work.
-constexpr const char* kOptions = "retention=leave-pinned,device=pin,monitor=brackets";
-
-/// Every range is registered.
-class RegisteredRanges {
- public:
-  explicit RegisteredRanges(const std::vector<Range>& ranges) {
-    for (const Range& range : ranges) {
-      std::memset(reinterpret_cast<void*>(range.begin), 1, range.bytes());
-      api_.use(range);
-    }
-  }
-  double ns(const std::vector<Range>& ranges, const std::vector<std::uint32_t>& order) const {
-    int failed = 0;
-    const double ns = best_ns_a_step(order.size(), [&](std::size_t i) {
-      pinion_lease lease;
-      failed |= api_.acquire(ranges[order[i]], lease);
-      failed |= pinion_release(&lease);
-    });
-    if (failed) throw Failure("an acquire failed");
-    return ns;
-  }
-
- private:
-  ApiDomain api_{kOptions};
-};
-
 /// The record alone: filled in and handed over. The helper's part goes untimed.
 double record_ns() {
   using Records = Ring<Record, 256>;
@@ -87,16 +63,68 @@ class Parts {
   RecentRegions recent_;
 };
 
-void by_c_api(Bench& bench, const char* name, std::size_t count) {
-  const BenchRanges memory(count);
-  const auto order = BenchRanges::order(count, kSteps, 1);
-  Parts parts(memory.ranges, order);
-  const RegisteredRanges api(memory.ranges);
-  std::vector<BenchSubject> subjects{
-      {"pinion", [&] { return at_depth(kBenchDepth, [&] { return api.ns(memory.ranges, order); }); }},
-      {"sum-of-parts", [&] { return parts.sum_ns(); }}};
-  if (count == 1) subjects.push_back({"atomic-pair", [] { return atomic_pair_ns(kSteps); }});
-  bench.compare(name, "ns", "ns", subjects);
+using Layout = BenchRanges::Layout;
+
+struct ByCApi {
+  Bench& bench;
+  bool ucx;
+
+  /// UCX, where it is there, is the first: the others stand beside it. `settles`: the ranges are so few that
+  /// retention helper keeps them.
+  void compare(const std::string& name, const AcquireWork& work, bool settles) const {
+    std::vector<BenchSubject> subjects;
+    if (ucx) subjects.push_back({"ucx", [&] { return ucx_get_and_put_ns(work); }});
+    if (settles) {
+      subjects.push_back({"pinion", [&] { return c_api_ns(work, "helper", false); }});
+      subjects.push_back({"pinion-log", [&] { return c_api_ns(work, "helper", true); }});
+    }
+    subjects.push_back({"pinion-leave-pinned", [&] { return c_api_ns(work, "leave-pinned", false); }});
+    subjects.push_back({"hash", [&] { return hash_ns(work); }});
+    if (work.ranges.size() == 1 && work.orders.size() == 1)
+      subjects.push_back({"atomic-pair", [] { return atomic_pair_ns(kSteps); }});
+    bench.compare(name, "ns", "ns", subjects);
+  }
+  void random(const std::string& name, std::size_t count, Layout layout, bool settles) const {
+    const BenchRanges memory(count, layout);
+    compare(name, {memory.ranges, {BenchRanges::order(count, kSteps, 1)}}, settles);
+  }
+  /// Threads with a range each, or with one in common.
+  void by_threads(const std::string& name, std::size_t threads, bool shared, Layout layout) const {
+    const BenchRanges memory(shared ? 1 : threads, layout);
+    AcquireWork work{memory.ranges, {}};
+    for (std::size_t who = 0; who < threads; ++who)
+      work.orders.emplace_back(kSteps, shared ? 0 : static_cast<std::uint32_t>(who));
+    compare(name, work, true);
+  }
+};
+
+/// Both caches keep some 300 bytes for each of a million ranges, in turn.
+bool has_memory_for_a_million() {
+  constexpr std::size_t kNeeded = std::size_t{4} << 30;
+  return std::strtoull(field_of("/proc/meminfo", "MemAvailable").c_str(), nullptr, 10) << 10 >= kNeeded;
+}
+
+void by_c_api(Bench& bench) {
+  std::string reason;
+  const ByCApi cases{bench, has_ucx(reason)};
+  if (!cases.ucx) bench.note("ucx was not measured: " + reason);
+  for (const Layout layout : {Layout::aligned, Layout::real}) {
+    const std::string end = layout == Layout::real ? "-real" : "";
+    cases.random("c-api-hot" + end, 1, layout, true);
+    cases.random("c-api-1k" + end, 1 << 10, layout, true);
+    cases.random("c-api-64k" + end, 1 << 16, layout, false);
+    if (has_memory_for_a_million())
+      cases.random("c-api-1m" + end, 1 << 20, layout, false);
+    else
+      bench.note("c-api-1m" + end + " was not measured: less than 4 GiB of memory are available");
+    for (std::size_t threads = 1; threads <= std::thread::hardware_concurrency(); threads *= 2) {
+      cases.by_threads(fmt::format("own-{}{}", threads, end), threads, false, layout);
+      cases.by_threads(fmt::format("shared-{}{}", threads, end), threads, true, layout);
+    }
+  }
+  bench.note(
+      "libfabric's cache, inside of its providers, and Open MPI's, behind its modules, are not measured "
+      "here.");
 }
 
 /// The call's own time is that of a run without Pinion, by turns.
@@ -121,22 +149,23 @@ void by_mpi_front(Bench& bench) {
 
 void run(Bench& bench) {
   bench.note(
-      "An acquire of 64 KiB that hits, and its release. sum-of-parts: two time stamps, the signature, the "
-      "record and the hit with its release, each measured by itself. A sample is the best of 40 batches.");
-  const std::pair<const char*, std::function<void()>> cases[] = {
-      {"c-api-hot", [&] { by_c_api(bench, "c-api-hot", 1); }},
-      {"c-api-1k", [&] { by_c_api(bench, "c-api-1k", 1 << 10); }},
-      {"mpi-front-hot", [&] { by_mpi_front(bench); }}};
-  for (const auto& [name, measure] : cases) {
+      "An acquire of 64 KiB that hits, and its release; of 32 to 64 KiB at odd addresses in the cases -real. "
+      "pinion: retention helper without a log, its ranges settled; ucx: ucs_rcache_get and put; hash: the "
+      "look-up in std::unordered_map alone. Driver calls are empty. A sample is the best of 40 batches, "
+      "beside "
+      "other threads the mean.");
+  const std::pair<const char*, void (*)(Bench&)> parts[] = {{"the C API", by_c_api},
+                                                            {"mpi-front-hot", by_mpi_front}};
+  for (const auto& [name, measure] : parts) {
     try {
-      measure();
+      measure(bench);
     } catch (const Failure& failure) {
       bench.note(fmt::format("{} was not measured: {}", name, failure.what()));
     }
   }
 }
 
-const BenchRegistration registration{"acquire", "An acquire and its release as a front makes them", run};
+const BenchRegistration registration{"acquire", "An acquire and its release as programs make them", run};
 
 }  // namespace
 

@@ -12,12 +12,13 @@ inline void must(int error) {
   if (error) throw Failure(pinion_last_error());
 }
 
-/// A run of Pinion with these options, and one domain of its device.
+/// A run of Pinion with these options, and one domain: of its device, or of the caller's operations.
 class ApiDomain {
  public:
-  explicit ApiDomain(const std::string& options) {
+  explicit ApiDomain(const std::string& options, const pinion_device_operations* operations = nullptr) {
     must(pinion_start(options.c_str()));
-    const int error = pinion_domain_open(nullptr, nullptr, &domain_);
+    const int error = operations ? pinion_domain_open_operations(operations, &domain_)
+                                 : pinion_domain_open(nullptr, nullptr, &domain_);
     if (!error) return;
     const Failure failure(pinion_last_error());
     pinion_stop();

@@ -43,17 +43,28 @@ struct BenchDomain {
   }
 };
 
-/// Page-aligned ranges of 64 KB with a page between them, in reserved memory that is never touched.
+/// Ranges in reserved memory that is never touched, with a page or more between two.
 class BenchRanges {
  public:
-  explicit BenchRanges(std::size_t count) {
-    const std::size_t stride = kBytes + page_size();
+  enum class Layout {
+    aligned,  ///< whole pages, 64 KB each
+    real,     ///< as allocators give them: multiples of 16 bytes as addresses, any size from 32 KB up
+  };
+
+  explicit BenchRanges(std::size_t count, Layout layout = Layout::aligned) {
+    const std::size_t stride = kBytes + (layout == Layout::aligned ? 1 : 2) * page_size();
     bytes_ = count * stride;
     memory_ =
         ::mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    std::mt19937 random(1);
     for (std::size_t i = 0; i < count; ++i) {
-      const Address begin = reinterpret_cast<Address>(memory_) + i * stride;
-      ranges.push_back({begin, begin + kBytes});
+      Address begin = reinterpret_cast<Address>(memory_) + i * stride;
+      std::size_t bytes = kBytes;
+      if (layout == Layout::real) {
+        begin += 16 + random() % (page_size() / 16) * 16;
+        bytes = kBytes / 2 + random() % (kBytes / 2);
+      }
+      ranges.push_back({begin, begin + bytes});
     }
   }
   ~BenchRanges() { ::munmap(memory_, bytes_); }
