@@ -32,6 +32,7 @@ void add_run(CLI::App& app, const CommandLine& command, int& status);
 void add_compare(CLI::App& app, const CommandLine& command);
 void add_report(CLI::App& app);
 void add_top(CLI::App& app);
+void add_stop(CLI::App& app);
 void add_simulate(CLI::App& app);
 void add_info(CLI::App& app);
 void add_doctor(CLI::App& app);

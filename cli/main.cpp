@@ -16,6 +16,7 @@ int main(int argc, char** argv) {
   add_compare(*app, words.command);
   add_report(*app);
   add_top(*app);
+  add_stop(*app);
   add_simulate(*app);
   add_info(*app);
   add_doctor(*app);

@@ -25,6 +25,8 @@ class ArenaClosing {
   /// Closes segments that nobody uses at the moment, until they hold so many bytes. They may be opened again
   /// after `rest`. False: there are none.
   bool let_go(ThreadContext& thread, std::uint64_t bytes, Duration rest);
+  /// Whether segments may be opened.
+  bool may_open() const { return !retirement_.stopped(); }
   /// Does what end_closed() does, after the run.
   void end_closed_after_run();
 

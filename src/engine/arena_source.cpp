@@ -17,7 +17,7 @@ bool ArenaSource::open(ThreadContext& thread, int number, Range request, Access 
 /// False: the segment stays unregistered. It may be open, for all that this thread knows, if true.
 bool ArenaSource::register_segment(ThreadContext& thread, int number, Range request) {
   if (domains_.observes(number) || domains_.domain(number).registers_bytes() || watch_.keeps_nothing() ||
-      watch_.blind())
+      watch_.blind() || !closing_.may_open())
     return false;
   closing_.end_closed();  // an earlier registration of the segment may be over
   const Range pages = leases_.begin_opening(number, request);

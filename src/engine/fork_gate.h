@@ -3,7 +3,8 @@
 // a forking thread closes it, and waits for the piece under way.
 //
 // That wait is bounded, because the forking thread may hold a lock that the helper waits for. Several threads
-// may fork at a time. Not for hooks.
+// may fork at a time. While it is closed, regions go with their leases. It stays so for good in a process
+// that was stopped (node/stop_request.h), where the helper goes on to pass. Not for hooks.
 #pragma once
 
 #include <atomic>
@@ -44,6 +45,9 @@ class ForkGate {
     forks_.fetch_sub(1, std::memory_order_release);
     forks_.notify_all();
   }
+  /// Makes regions go with their leases from now on, whether a fork is under way or not.
+  void close_for_good() { forks_.fetch_or(kForGood, std::memory_order_seq_cst); }
+  bool is_closed_for_good() const { return (forks_.load(std::memory_order_relaxed) & kForGood) != 0; }
   /// Any thread. After a locked change of a region's word, it sees the gate closed if the closing thread has
   /// missed that change.
   bool is_closed() const { return forks_.load(std::memory_order_seq_cst) != 0; }
@@ -53,14 +57,15 @@ class ForkGate {
     for (;;) {
       inside_.store(true, std::memory_order_seq_cst);
       const std::uint32_t forks = forks_.load(std::memory_order_seq_cst);
-      if (forks == 0) return;
+      if ((forks & ~kForGood) == 0) return;
       leave();
       forks_.wait(forks, std::memory_order_acquire);
     }
   }
   void leave() { inside_.store(false, std::memory_order_seq_cst); }
 
-  std::atomic<std::uint32_t> forks_{0};  ///< under way
+  static constexpr std::uint32_t kForGood = std::uint32_t{1} << 31;
+  std::atomic<std::uint32_t> forks_{0};  ///< under way, and kForGood
   std::atomic<bool> inside_{false};      ///< the helper is at work
 };
 

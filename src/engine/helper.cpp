@@ -18,6 +18,8 @@ namespace {
 constexpr Duration kCheckEvery = 200 * kMillisecond;
 // Programs of machine learning bring gigabytes of code, all of which is read before a region may stay.
 constexpr Duration kBetweenReads = 2 * kMillisecond;
+// In a process that was stopped: until all is let go, and then, when regions go with their leases.
+constexpr Duration kUntilLetGo = 20 * kMillisecond, kBetweenLooksAside = kSecond;
 
 HelperShare::Settings share_of(const Options& options, const JobPlace& place) {
   const auto cores = std::max(1.0, static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN)));
@@ -108,15 +110,16 @@ void Helper::run() {
     figures_.sample_growth(now);
     const bool hurries = hurries_to_see(now);
     if (hurries || now - last_check_ >= kCheckEvery) check(now);
+    if (lease_path_.stopped()) let_everything_go();
     if (now - last_update_ >= LookSchedule::between_updates(now - began_)) update(now);
-    const Time next_look = desk_.next_look(clock_.now());
+    const Time next_look = lease_path_.stopped() ? next_look_aside() : desk_.next_look(clock_.now());
     sleep_until(hurries ? std::min(next_look, clock_.now() + kBetweenReads) : next_look);
   }
   end_of_run();
 }
 
 bool Helper::hurries_to_see(Time now) {
-  if (!watch_.is_newly_blind(now)) return false;
+  if (!watch_.is_newly_blind(now) || lease_path_.stopped()) return false;
   bool registers = false;
   domains_.for_each([&](const DomainSlot& slot) {
     registers |= slot.device != nullptr && slot.device->capabilities().registers;
@@ -129,7 +132,27 @@ void Helper::check(Time now) {
   watch_.report_exposure();
   // A release can leave a region idle although its count was not the last: a refused hit still counts in.
   if (traits_of(options_.retention).decides_on_threads) desk_.sweep();
+  if (!lease_path_.stopped() && duties_.stop_request().asked()) stand_aside();
   last_check_ = now;
+}
+
+void Helper::stand_aside() {
+  lease_path_.stop();
+  desk_.stop_acting();
+  warn("stopped by `pinion stop`: registrations end with their transfers, and copies to GPUs are plain");
+}
+
+void Helper::let_everything_go() {
+  domains_.for_each([this](const DomainSlot& slot) { lease_path_.arena_closing().leave(slot.number); });
+  work_.retire_all_idle();
+  lease_path_.arena_closing().end_closed();
+  node::StopRequest& request = duties_.stop_request();
+  if (!request.is_done()) request.answer(domains_.registered_bytes());
+}
+
+Time Helper::next_look_aside() {
+  const bool done = duties_.stop_request().is_done() || domains_.registered_bytes() == 0;
+  return clock_.now() + (done ? kBetweenLooksAside : kUntilLetGo);
 }
 
 void Helper::update(Time now) {
@@ -142,7 +165,8 @@ void Helper::update(Time now) {
 
 void Helper::sleep_until(Time wake) {
   const Time before = clock_.now();
-  const auto sleep = desk_.deep(before)          ? HelperBell::deep
+  const auto sleep = lease_path_.stopped()       ? HelperBell::light
+                     : desk_.deep(before)        ? HelperBell::deep
                      : desk_.alert(before, wake) ? HelperBell::alert
                                                  : HelperBell::light;
   bell_.prepare(sleep);
@@ -183,6 +207,7 @@ void Helper::end_of_run() {
   // A process that still holds leases keeps its share, until the process ends.
   if (domains_.budget().bytes() == 0) node_.leave(domains_.budget());
   figures_.finish();
+  duties_.stop_request().remove();
 }
 
 void Helper::forget() {

@@ -47,8 +47,12 @@ class Helper {
 
  private:
   void run();
-  /// Every 200 ms: checks that memory events are still seen.
+  /// Every 200 ms: checks that memory events are still seen, and whether the process was asked to stop.
   void check(Time now);
+  /// The process was asked to stop: nothing stays registered beyond its lease.
+  void stand_aside();
+  void let_everything_go();
+  Time next_look_aside();
   /// Whether to look at the program's code again and again, because nothing can stay registered before.
   bool hurries_to_see(Time now);
   /// Every 200 ms at first, later each second: samples, and publishes to the node's other processes.

@@ -86,6 +86,9 @@ class LeasePath {
   bool acts_below() const { return acts_below_.load(std::memory_order_relaxed); }
   /// Whether a transfer is waiting for a registration at the moment.
   bool transfers_wait() const { return steps_.transfers_wait(); }
+  /// Makes regions go with their leases from now on, and fronts keep and stage nothing.
+  void stop() { retirement_.fork_gate().close_for_good(); }
+  bool stopped() const { return retirement_.stopped(); }
   /// The process that the run began in.
   pid_t process() const { return process_; }
   /// The run is over; a thread may still be inside this retention, which is therefore never freed.

@@ -1,5 +1,6 @@
 // The helper's duties on its node: lets memory go while it is short, meets the other processes' needs under a
-// limit of the node, and takes the core that the node's policy leaves to it. The helper thread.
+// limit of the node, takes the core that the node's policy leaves to it, and has the node's request to stop.
+// The helper thread.
 #pragma once
 
 #include "engine/domain_table.h"
@@ -7,6 +8,7 @@
 #include "engine/record_drain.h"
 #include "node/cores.h"
 #include "node/pressure.h"
+#include "node/stop_request.h"
 #include "retention/desk.h"
 
 namespace pinion {
@@ -21,6 +23,8 @@ class NodeDuties {
   /// The CPUs that the thread may run on.
   void start() { allowed_ = run_on_ = node::cpus_of(0); }
   void attend(Time now);
+  /// What `pinion stop` asks of this process.
+  node::StopRequest& stop_request() { return stop_; }
 
  private:
   NodeMembership& node_;
@@ -28,6 +32,7 @@ class NodeDuties {
   RecordDrain& drain_;
   Desk& desk_;
   node::NodePressure pressure_;
+  node::StopRequest stop_;
   node::CpuSet allowed_, run_on_;
 };
 

@@ -21,6 +21,8 @@ class ThreadRetirement {
 
   ForkGate& fork_gate() { return fork_gate_; }
 
+  /// The process was asked to keep nothing.
+  bool stopped() const { return fork_gate_.is_closed_for_good(); }
   /// Whether a region that a release leaves idle may have to go.
   bool follows_releases() const { return on_threads_ || fork_gate_.is_closed(); }
   /// A release has left the region idle: lets the regions go that retention claims for that, or this one for

@@ -58,5 +58,17 @@ TEST(ForkGate, NoWorkMeetsAFork) {
   helper.join();
 }
 
+TEST(ForkGate, ClosedForGoodItLetsTheWorkPassAndForksToo) {
+  ForkGate gate;
+  gate.close_for_good();
+  EXPECT_TRUE(gate.is_closed());
+  EXPECT_TRUE(gate.is_closed_for_good());
+  { const ForkGate::Passage passage(gate); }
+  EXPECT_TRUE(gate.close());
+  gate.open();
+  EXPECT_TRUE(gate.is_closed());
+  { const ForkGate::Passage passage(gate); }
+}
+
 }  // namespace
 }  // namespace pinion

@@ -69,7 +69,7 @@ Registrations* Registrations::started() {
 
 Registrations* Registrations::running() {
   if (Registrations* const known = started()) [[likely]]
-    return known;
+    return known->leases_.stopped() ? nullptr : known;
   return g_off.load(std::memory_order_acquire) ? nullptr : start();
 }
 

@@ -34,7 +34,8 @@ class Use {
 
 class Registrations {
  public:
-  /// Those of the process, where the engine runs for the front; the first call starts it. Null: off.
+  /// Those of the process, where the engine runs for the front; the first call starts it. Null: off, or
+  /// stopped.
   static Registrations* running();
   /// The same, without starting anything.
   static Registrations* started();

@@ -18,7 +18,7 @@ namespace {
 
 TEST_F(Cli, UsageErrorsAreOneLineAndStatus2) {
   expect_usage_error(
-      {}, "no command given; valid commands: run, compare, report, top, simulate, info, doctor, bench");
+      {}, "no command given; valid commands: run, compare, report, top, stop, simulate, info, doctor, bench");
   expect_usage_error({"runn"}, "unknown command 'runn'; valid commands: run");
   expect_usage_error({"--limit", "2G"}, "unknown option '--limit'");
   expect_usage_error({"run"}, "no command given: pinion run [options] -- CMD...");
@@ -177,7 +177,7 @@ TEST_F(Cli, HelpAndVersionAreWordsToo) {
   expect_usage_error({"help", "runn"}, "unknown command 'runn'; valid commands: run");
   expect_usage_error({"help", "run", "report"}, "one command at most");
   for (const char* command :
-       {"run", "compare", "report", "top", "simulate", "info", "doctor", "bench", "softroce"}) {
+       {"run", "compare", "report", "top", "stop", "simulate", "info", "doctor", "bench", "softroce"}) {
     const std::string help = pinion({"help", command}).out;
     EXPECT_EQ(help, pinion({command, "--help"}).out);
     EXPECT_NE(help.find("--help"), std::string::npos) << help;

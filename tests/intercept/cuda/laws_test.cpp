@@ -15,6 +15,8 @@
 #include <vector>
 
 #include "device/cuda/driver_api.h"
+#include "node/stop_request.h"
+#include "support/eventually.h"
 #include "support/made_up_cuda/made_up_cuda.h"
 
 using namespace pinion::cuda;
@@ -383,6 +385,31 @@ TEST_F(CudaLaws, ADestructorOfAStaticObjectCopiesAsWithoutUs) {
   static Session session(device_);
   session.memory = new Memory(kBytes);
   ASSERT_TRUE(register_by_use(*session.memory));  // the process then ends with status 1 for wrong bytes
+}
+
+TEST_F(CudaLaws, AProcessThatIsStoppedCopiesAsWithoutUs) {
+  Memory kept(kBytes), fresh(kBytes);
+  ASSERT_TRUE(register_by_use(kept));
+  ASSERT_FALSE(pinion::node::ask_to_stop(::getpid()));
+  ASSERT_TRUE(pinion::test::eventually([] {
+    const auto answer = pinion::node::stop_answer(::getpid());
+    return answer && answer->registered == 0;
+  }));
+  EXPECT_FALSE(is_registered(kept.data()));
+  const unsigned long long pinned = madeUpCopied(0), waited = madeUpCopied(2);
+  constexpr int kCopies = 50;
+  for (int i = 0; i < kCopies; ++i) {
+    Memory& memory = i % 2 == 0 ? kept : fresh;
+    memory.fill(i);
+    ASSERT_EQ(cuMemcpyHtoD_v2(device_, memory.data(), kBytes), kSuccess);
+    ASSERT_TRUE(device_holds(kBytes, i));
+    memory.fill(0);
+    ASSERT_EQ(cuMemcpyDtoHAsync_v2(memory.data(), device_, kBytes, stream_), kSuccess);
+    ASSERT_TRUE(memory.holds(i));
+  }
+  EXPECT_EQ(madeUpCopied(0), pinned) << "neither registered nor staged";
+  EXPECT_EQ(madeUpCopied(2), waited + 2 * kCopies * kBytes);
+  EXPECT_FALSE(is_registered(kept.data()));
 }
 
 std::atomic<int> g_torn{0}, g_looks{0};
