@@ -6,6 +6,7 @@
 #include <sstream>
 #include <tuple>
 
+#include "cli/report/gpu_copies.h"
 #include "cli/text.h"
 #include "engine/engine_options.h"
 
@@ -111,6 +112,7 @@ TopRow top_row(const runlog::Log& log) {
   row.budget_allowed = seconds(static_cast<double>(c.budget_ns));
   row.share_spent = seconds(static_cast<double>(c.helper_share_spent_ns));
   row.share_allowed = seconds(static_cast<double>(c.helper_share_ns));
+  row.copies = runlog::copies_of(c);
   return row;
 }
 
@@ -121,6 +123,8 @@ std::string top_text(std::vector<TopRow> rows, std::size_t columns, std::size_t 
   const bool whole = columns == 0 || columns >= kWhole;
   Table table(header(whole));
   std::size_t nodes = 0;
+  runlog::GpuCopies copies;
+  for (const TopRow& row : rows) runlog::add(copies, row.copies);
   for (auto begin = rows.begin(); begin != rows.end();) {
     const auto end =
         std::find_if(begin, rows.end(), [&](const TopRow& row) { return row.host != begin->host; });
@@ -132,7 +136,9 @@ std::string top_text(std::vector<TopRow> rows, std::size_t columns, std::size_t 
     begin = end;
     ++nodes;
   }
-  return cut(heading(rows, nodes, columns) + table.text(), columns, lines);
+  // Ahead of the ranks, which may be more than the terminal has lines for.
+  const std::string of_gpus = copies.any() ? gpu_copies_table(copies).text() + "\n" : "";
+  return cut(heading(rows, nodes, columns) + of_gpus + table.text(), columns, lines);
 }
 
 }  // namespace pinion::cli

@@ -21,6 +21,7 @@ struct TopRow {
   runlog::Acquires acquires;
   double budget_spent = 0, budget_allowed = 0;  ///< seconds; nothing allowed: not bounded
   double share_spent = 0, share_allowed = 0;
+  runlog::GpuCopies copies;
 };
 
 TopRow top_row(const runlog::Log& log);

@@ -228,6 +228,7 @@ void add(Counters& sum, const Counters& counters, std::uint64_t n = 1);
 Acquires acquires_of(const Counters& counters);
 Prediction prediction_of(const Counters& counters);
 GpuCopies copies_of(const Counters& counters);
+void add(GpuCopies& sum, const GpuCopies& copies);
 
 /// Returns the site's name and frames, without figures.
 CallSite call_site_of(const Log& log, const SiteEntry& site);

@@ -219,6 +219,18 @@ GpuCopies copies_of(const Counters& c) {
   return copies;
 }
 
+void add(GpuCopies& sum, const GpuCopies& copies) {
+  const auto add_ways = [](Copies(&to)[kCopyWays], const Copies(&from)[kCopyWays]) {
+    for (unsigned way = 0; way < kCopyWays; ++way) {
+      to[way].count += from[way].count;
+      to[way].bytes += from[way].bytes;
+      to[way].ns += from[way].ns;
+    }
+  };
+  add_ways(sum.to_gpu, copies.to_gpu);
+  add_ways(sum.from_gpu, copies.from_gpu);
+}
+
 bool GpuCopies::any() const {
   const auto counts = [](const Copies& copies) { return copies.count != 0; };
   return std::any_of(std::begin(to_gpu), std::end(to_gpu), counts) ||

@@ -35,6 +35,7 @@ struct MadeRun {
   runlog::Outcome outcome = runlog::Outcome::hit;
   int buffers_without_room = 0;
   bool keeps_events = true;
+  runlog::Copies registered_to_gpu{}, plain_from_gpu{};
 
   void only_measures() {
     acts = runlog::Acts::measured;
@@ -64,6 +65,8 @@ class Report : public test::Cli {
       for (int buffer = 0; buffer < made.buffers; ++buffer) use(writer, counters, made, turn, buffer);
     counters.registered_peak_bytes = counters.registered_now_bytes =
         kBuffer * static_cast<std::uint64_t>(made.buffers);
+    counters.copies_to_gpu[static_cast<unsigned>(CopyWay::registered)] = made.registered_to_gpu;
+    counters.copies_from_gpu[static_cast<unsigned>(CopyWay::plain)] = made.plain_from_gpu;
     Series series;
     series.start(kSecond);
     series.advance(end_of(made));
@@ -323,6 +326,23 @@ TEST_F(Report, TopShowsNodesAndRanks) {
   const fs::path log = fs::directory_iterator(root() / "logs")->path();
   fs::resize_file(log, fs::file_size(log) / 2);
   expect_usage_error({"top", "logs"}, "truncated");
+}
+
+TEST_F(Report, TopShowsCopiesToAndFromGpusByTheirWays) {
+  MadeRun made;
+  made.registered_to_gpu = {100, std::uint64_t{2} << 30, 50'000'000};
+  made.plain_from_gpu = {7, std::uint64_t{1} << 30, 100'000'000};
+  for (const int rank : {0, 1}) write_run(made, rank, 2);
+  const std::string shown = pinion({"top", "logs", "--once"}).out;
+  EXPECT_NE(shown.find("direction  way         copies     bytes      speed\n"), std::string::npos) << shown;
+  EXPECT_NE(shown.find("to GPU     registered     200  4.00 GiB  42.9 GB/s\n"), std::string::npos) << shown;
+  EXPECT_NE(shown.find("from GPU   plain           14  2.00 GiB  10.7 GB/s\n"), std::string::npos) << shown;
+  EXPECT_LT(shown.find("from GPU"), shown.find("rank 0")) << "seen where there are many ranks";
+}
+
+TEST_F(Report, TopOfARunWithoutAGpuHasNoTableOfCopies) {
+  write_run(MadeRun{}, 0, 1);
+  EXPECT_EQ(pinion({"top", "logs", "--once"}).out.find("GPU"), std::string::npos);
 }
 
 /// `pinion top` in a terminal.
