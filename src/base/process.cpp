@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <climits>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -126,6 +127,12 @@ int most_on_node() {
   if (!rank_variable()) return 0;
   const JobPlace place = job_place();
   return std::max(0, place.local_ranks > 0 ? place.local_ranks : place.ranks);
+}
+
+std::string executable_path() {
+  char path[PATH_MAX];
+  const ssize_t bytes = ::readlink("/proc/self/exe", path, sizeof path);
+  return bytes > 0 ? std::string(path, static_cast<std::size_t>(bytes)) : std::string();
 }
 
 std::string command_line() {

@@ -38,6 +38,9 @@ std::uint64_t node_key();
 /// The most processes that share the node's table, as the launcher gives it; 0: unknown.
 int most_on_node();
 
+/// The path of the process's executable; empty where it cannot be found out. A script's is its interpreter's.
+std::string executable_path();
+
 /// The command that started the process, as a shell takes it.
 std::string command_line();
 

@@ -119,8 +119,9 @@ int pinion_start(const char* text) {
     // The user of the program has the last word.
     if (Error error = options_from_environment(options)) return fail(error);
     if (options.off)
-      return fail(
-          Error::make(ECANCELED, "Pinion is switched off (PINION=off): transfer without registration cache"));
+      return fail(Error::make(
+          ECANCELED,
+          "Pinion is switched off (PINION=off, or option except): transfer without registration cache"));
     if (Error error = Engine::join(options, job_place(), text != nullptr)) return fail(error);
     return 0;
   });

@@ -1,7 +1,12 @@
 #include "engine/engine_options.h"
 
+#include <fnmatch.h>
+
 #include <cerrno>
 #include <cstdlib>
+#include <functional>
+
+#include "base/process.h"
 
 namespace pinion {
 
@@ -16,11 +21,38 @@ constexpr Choice<CudaCopies> kCudaCopies[] = {{"auto", CudaCopies::automatic}, {
 constexpr Choice<RemoteKeys> kRemoteKeys[] = {
     {"auto", RemoteKeys::automatic}, {"shared", RemoteKeys::shared}, {"strict", RemoteKeys::strict}};
 
+/// Calls `f` for each item of a list with colons; false: `f` has returned it, which ends the list.
+bool each_item(std::string_view list, const std::function<bool(std::string_view)>& f) {
+  for (;;) {
+    const auto colon = list.find(':');
+    if (!f(list.substr(0, colon))) return false;
+    if (colon == std::string_view::npos) return true;
+    list.remove_prefix(colon + 1);
+  }
+}
+
+/// A bracket that stays open would be taken for itself, and match nothing.
+bool is_pattern(std::string_view text) {
+  std::size_t open = 0;
+  while ((open = text.find('[', open)) != std::string_view::npos) {
+    open = text.find(']', open + 2);
+    if (open == std::string_view::npos) return false;
+  }
+  return !text.empty() && text.back() != '\\' && text.back() != '/';
+}
+
+bool is_pattern_list(std::string_view text) { return text.empty() || each_item(text, is_pattern); }
+
 bool is_list(std::string_view text) { return list_holds(text, 0).has_value(); }
 
 OptionTable<ProcessOptions> process_options() {
   return {
-      switch_option(&ProcessOptions::off, {"off", "do nothing: the program runs as without Pinion"}, kYesNo)};
+      switch_option(&ProcessOptions::off, {"off", "do nothing: the program runs as without Pinion"}, kYesNo),
+      text_option(
+          &ProcessOptions::except,
+          {"except", "executables in which Pinion does nothing, such as gdb:nsys*:/opt/site/*; empty: none",
+           Listing::everyday, "names, patterns or paths of executables such as gdb:nsys*:/opt/site/*"},
+          is_pattern_list)};
 }
 
 OptionTable<FrontOptions> front_options() {
@@ -132,7 +164,10 @@ Error options_from_environment(Options& options) {
     if (Error error = find_monitor(kind, options.monitor)) return error;
   }
   const char* text = std::getenv("PINION");
-  return text ? parse_options(options, text) : Error{};
+  const Error error = text ? parse_options(options, text) : Error{};
+  if (!error && !options.except.empty() && names_executable(options.except, executable_path()))
+    options.off = true;
+  return error;
 }
 
 std::map<std::string, std::string> option_sources() {
@@ -150,6 +185,15 @@ std::map<std::string, std::string> option_sources() {
 }
 
 std::string format_options(const Options& options) { return format_options(table(), options); }
+
+bool names_executable(std::string_view list, const std::string& path) {
+  const std::string name = path.substr(path.rfind('/') + 1);
+  return !each_item(list, [&](std::string_view item) {
+    const std::string pattern(item);
+    const std::string& subject = pattern.find('/') == std::string::npos ? name : path;
+    return ::fnmatch(pattern.c_str(), subject.c_str(), 0) != 0;
+  });
+}
 
 std::optional<bool> list_holds(std::string_view list, int rank) {
   bool holds = list.empty();

@@ -34,6 +34,7 @@ enum class RemoteKeys : std::uint8_t { automatic, shared, strict };
 
 struct ProcessOptions {
   bool off = false;
+  std::string except;  ///< the executables in which it is off
 };
 
 struct FrontOptions {
@@ -68,7 +69,8 @@ Error set_option(Options& options, std::string_view name, std::string_view value
 Error parse_options(Options& options, std::string_view text);
 /// A file of `name=value` lines (base/settings_file.h).
 Error load_options_file(Options& options, const std::string& path);
-/// PINION_CONFIG first, then PINION, which overrides it.
+/// PINION_CONFIG first, then PINION, which overrides it. Then `off` is set if `except` names this process's
+/// executable.
 Error options_from_environment(Options& options);
 /// Names for each option that those set its source: the file's path or "PINION".
 std::map<std::string, std::string> option_sources();
@@ -76,6 +78,10 @@ std::map<std::string, std::string> option_sources();
 std::string format_options(const Options& options);
 /// The options that a log names; those unknown here keep their defaults.
 Options recorded_options(std::string_view text);
+
+/// "gdb:nsys*:/opt/site/*" -> whether an item matches the executable at `path`: its name, or where the item
+/// has a slash, the whole path.
+bool names_executable(std::string_view list, const std::string& path);
 
 /// "0-3:7" -> whether `rank` is in it; an empty list holds every rank. Nothing when the text has another
 /// form.

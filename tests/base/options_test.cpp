@@ -134,10 +134,10 @@ TEST(Options, TheEverydayListIsShort) {
   std::set<std::string> everyday;
   for (const OptionSpec& spec : option_specs())
     if (spec.listing == Listing::everyday) everyday.insert(spec.name);
-  EXPECT_EQ(everyday, (std::set<std::string>{"off", "cuda", "retention", "time-budget", "helper-share",
-                                             "profile", "limit", "limit-regions", "node-limit", "device",
-                                             "nic", "front", "remote-keys", "only-ranks", "monitor",
-                                             "hugepages", "preregister", "log"}));
+  EXPECT_EQ(everyday, (std::set<std::string>{"off", "except", "cuda", "retention", "time-budget",
+                                             "helper-share", "profile", "limit", "limit-regions",
+                                             "node-limit", "device", "nic", "front", "remote-keys",
+                                             "only-ranks", "monitor", "hugepages", "preregister", "log"}));
 }
 
 // Combinations of monitors are the choice of `auto`; tests reach them without it.
@@ -208,9 +208,34 @@ TEST(Options, ErrorsListWhatIsValid) {
   expect_refused("time-budget=0.000000001%", "a share such as 0.5%, or off");
   expect_refused("start-credit=1001s", "0ms to 1000s");
   expect_refused("only-ranks=3-1", "'3-1' is not valid; expected ranks such as 0-3:7");
+  for (const char* bad : {":", "gdb:", "gdb::nsys", "[a", "a[]", "/opt/site/", "gdb\\"})
+    expect_refused("except=" + std::string(bad), "is not valid; expected names, patterns or paths");
   expect_refused("nic=", "'' is not valid; expected connectx, myrinet, none");
   expect_refused("helper", "'helper' is not of the form name=value");
   expect_refused("limit=" + std::string(1000, '9') + "x", "a size");
+}
+
+TEST(Options, ExecutablesAreNamedByPatternOrPath) {
+  EXPECT_TRUE(names_executable("gdb", "/usr/bin/gdb"));
+  EXPECT_FALSE(names_executable("gdb", "/usr/bin/gdbserver"));
+  EXPECT_TRUE(names_executable("nsys:gdb*", "/usr/bin/gdbserver"));
+  EXPECT_FALSE(names_executable("nsys:gdb*", "/opt/gdb/app"));
+  EXPECT_TRUE(names_executable("/opt/site/*", "/opt/site/bin/daemon"));
+  EXPECT_FALSE(names_executable("/opt/site/*", "/home/opt/site/daemon"));
+  EXPECT_TRUE(names_executable("[a-c]pp", "/bin/app"));
+  EXPECT_FALSE(names_executable("app", ""));
+}
+
+TEST(Options, PinionIsOffInAnExceptedExecutable) {
+  ::setenv("PINION", "except=nsys:*options_te?t", 1);
+  Options o;
+  ASSERT_FALSE(options_from_environment(o));
+  EXPECT_TRUE(o.off);
+  ::setenv("PINION", "except=nsys:gdb", 1);
+  Options other;
+  ASSERT_FALSE(options_from_environment(other));
+  EXPECT_FALSE(other.off);
+  ::unsetenv("PINION");
 }
 
 TEST(Options, DevicesByNameAndPort) {

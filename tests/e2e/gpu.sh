@@ -41,6 +41,8 @@ random 8 symbols 5000 2M --retention leave-pinned
 random 4 symbols 5000 4M --retention lru --limit 4M
 random 4 proc 5000 8M --cuda stage
 random 5 symbols 5000 2M --monitor userfaultfd
+random 1 symbols 1000 2M --except 'nsys:random_[bc]*' --log "$work/excepted"
+[ ! -e "$work/excepted" ] || [ -z "$(find "$work/excepted" -name '*.plog')" ] || fail "--except: Pinion has begun"
 output=$("$pinion" run -- "$build/bin/examples/gpu_copy" 4 8 2>&1) || fail "gpu_copy: status $?: $output"
 grep -q '^gpu_copy: verified$' <<<"$output" || fail "gpu_copy: $output"
 

@@ -35,6 +35,8 @@ TEST_F(Cli, UsageErrorsAreOneLineAndStatus2) {
   expect_usage_error({"run", "--poll", "1ms", "--", "true"},
                      "unknown option '--poll'; set it by --tune poll=VALUE");
   expect_usage_error({"run", "--device", "emulated", "--nic", "none-such", "--", "true"}, "connectx");
+  expect_usage_error({"run", "--except", "gdb::nsys", "--", "true"},
+                     "option except: 'gdb::nsys' is not valid; expected names, patterns or paths");
   expect_usage_error({"run", "--log", "a,b", "--", "true"}, "comma");
   expect_usage_error({"compare"}, "no command given: pinion compare [options] -- CMD...");
   expect_usage_error({"compare", "--retention", "helper,best", "--", "true"}, "'best' is not one of");
