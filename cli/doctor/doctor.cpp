@@ -14,6 +14,7 @@
 #include "cli/command.h"
 #include "cli/doctor/caches_above.h"
 #include "cli/doctor/finding.h"
+#include "cli/doctor/gpus.h"
 #include "cli/doctor/interconnects.h"
 #include "cli/doctor/monitors.h"
 #include "cli/doctor/other_hooks.h"
@@ -330,6 +331,7 @@ std::vector<Check> all_checks(const std::vector<std::string>& programs,
   check_competitors(checks);
   checks.push_back(check_libfabric());
   checks.push_back(check_verbs_front());
+  for (const Check& check : gpu_findings(gpus_here())) checks.push_back(check);
   for (auto* check : {check_preloads, check_fork, check_preload_library}) checks.push_back(check());
   // Problems first.
   const auto place = [](const Check& c) { return c.cure ? static_cast<int>(c.cure->gain) : INT_MAX; };
@@ -360,6 +362,12 @@ void print_check(const Check& c) {
   if (!c.cure) return;
   fmt::print("{}", wrapped("effect: " + c.cure->effect, indent));
   fmt::print("{}", wrapped(fmt::format("{}: {}", to_string(c.cure->who), c.cure->text), indent));
+}
+
+void doctor_of_gpus(bool json) {
+  const Json gpus = measure_gpus();
+  if (json) return fmt::print("{}", dump(gpus));
+  for (const Check& c : gpu_findings(gpus)) print_check(c);
 }
 
 void doctor(bool json, const std::vector<std::string>& programs) {
@@ -400,7 +408,15 @@ void add_doctor(CLI::App& app) {
   sub->add_option(
       "PROGRAM", *programs,
       "look for system calls made without libc in these programs, and in the libraries that they load");
-  sub->callback([json, monitor, programs] {
+  auto gpus = std::make_shared<bool>(false);
+  sub->add_flag("--gpus", *gpus, "measure the GPUs alone, in this process, within 20 s")
+      ->disable_flag_override();
+  auto costs = std::make_shared<std::string>();
+  sub->add_option("--gpu-costs", *costs, "write the first GPU's costs of registering, as a file for --nic")
+      ->type_name("FILE");
+  sub->callback([=] {
+    if (!costs->empty()) return write_gpu_costs(gpus_here(), *costs);
+    if (*gpus) return doctor_of_gpus(*json);
     if (monitor->empty()) return doctor(*json, *programs);
     MonitorKind kind{};
     if (const Error error = find_monitor(*monitor, kind)) throw UsageError(error.message);

@@ -80,4 +80,17 @@ released() { reports 'r["released_under_pressure"]["bytes"] > 0'; }
 under_pressure
 under_pressure --retention leave-pinned
 
+"$pinion" doctor --gpus >"$work/doctor" 2>&1 || fail "doctor --gpus: status $?: $(cat "$work/doctor")"
+one_line "$work/doctor" >"$work/doctor.line"
+for text in 'Made-up GPU at 0000:ff:1f.7, CUDA 13.0: ' 'asynchronous copies to it return at once up to 2.00 MiB'; do
+  grep -qF "$text" "$work/doctor.line" || fail "doctor --gpus: no '$text': $(cat "$work/doctor")"
+done
+"$pinion" doctor --gpu-costs "$work/gpu.nic" || fail "doctor --gpu-costs: status $?"
+"$pinion" simulate --pattern ft:S:2 --nic "$work/gpu.nic" --retention helper >"$work/simulated" 2>&1 ||
+  fail "simulate --nic: $(cat "$work/simulated" "$work/gpu.nic")"
+MADE_UP_CUDA_NO_DEVICE=1 "$pinion" doctor --gpus >"$work/doctor" || fail "doctor --gpus without a GPU: status $?"
+grep -q '^ok    GPU: cuInit: error 100$' "$work/doctor" || fail "doctor --gpus without a GPU: $(cat "$work/doctor")"
+MADE_UP_CUDA_NO_DEVICE=1 "$pinion" doctor --gpu-costs "$work/none" 2>"$work/errors"
+[ $? -eq 1 ] && [ ! -e "$work/none" ] || fail "doctor --gpu-costs without a GPU: $(cat "$work/errors")"
+
 [ $failures -eq 0 ]
