@@ -59,6 +59,7 @@ Helper::Helper(const Options& options, const JobPlace& place, RunMemory& memory,
 void Helper::equip(DomainSlot& slot) {
   // A domain whose device registers nothing is only observed, even beside others that register.
   slot.kept.observed = !traits_of(options_.retention).registers || !slot.device->capabilities().registers;
+  slot.kept.untimed_hits = lease_path_.trail_of_hits(slot.kept) == HitTrail::none;
   const RetentionKind kind = slot.kept.observed ? RetentionKind::observe : options_.retention;
   RetentionSettings settings{
       .kind = kind, .lru_bytes = options_.lru_size, .minimize_peak = options_.minimize == Minimize::peak};

@@ -24,14 +24,14 @@ LeasePath::LeasePath(const Options& options, bool spends_modelled_time, DomainTa
       options_(options),
       process_(::getpid()) {}
 
-void LeasePath::know(const DomainSlot& slot) {
+HitTrail LeasePath::trail_of_hits(const KeptDomain& kept) const {
   const RetentionTraits traits = traits_of(options_.retention);
-  const bool recorded =
-      slot.kept.observed || traits.predicts || (!options_.log.empty() && !log_is_temporary());
-  domains_.add(slot, recorded                                         ? HitTrail::record
-                     : traits.decides_on_threads && traits.keeps_idle ? HitTrail::time
-                                                                      : HitTrail::none);
+  const bool logged = !options_.log.empty() && !log_is_temporary();
+  if (kept.observed || traits.predicts || logged) return HitTrail::record;
+  return traits.decides_on_threads && traits.keeps_idle ? HitTrail::time : HitTrail::none;
 }
+
+void LeasePath::know(const DomainSlot& slot) { domains_.add(slot, trail_of_hits(slot.kept)); }
 
 void LeasePath::release_after_run(Transfer& transfer) {
   transfer.active = false;

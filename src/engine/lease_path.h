@@ -74,6 +74,9 @@ class LeasePath {
 
   // ---- the run ----
 
+  /// The trail that hits in the domain leave.
+  HitTrail trail_of_hits(const KeptDomain& kept) const;
+
   const Options& options() const { return options_; }
   /// False for retention observe.
   bool registers() const { return traits_of(options_.retention).registers; }

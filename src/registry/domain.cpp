@@ -163,6 +163,11 @@ void Domain::expect(const RegionRef& ref, Time next_use) {
   if (ref.current()) table_.victims().expect(ref.region);
 }
 
+void Domain::feel_pressure() {
+  const MutexLock lock(slow_);
+  table_.feel_pressure();
+}
+
 void Domain::set_call_pages(double pages) {
   const MutexLock lock(slow_);
   table_.victims().set_call_pages(pages);

@@ -123,6 +123,8 @@ class Domain : public Leases {
   void set_call_pages(double pages);
   /// Makes the least recently used region the first to go from now on (retention lru).
   void choose_least_recently_used();
+  /// Memory is short: from now on victims are in order, and each use leaves its time.
+  void feel_pressure();
   /// Memory has been short, so that expectations matter.
   bool pressed() const { return table_.pressed(); }
 

@@ -14,7 +14,8 @@ namespace pinion {
 struct KeptDomain {
   int number = 0;  ///< by Desk::add()
   Domain* domain = nullptr;
-  bool observed = false;  ///< it only sees transfers; set before Desk::add()
+  bool observed = false;      ///< it only sees transfers; set before Desk::add()
+  bool untimed_hits = false;  ///< hits leave no time before memory is short; set before Desk::add()
   CostEstimates costs;
   std::unique_ptr<Retention> retention;
   RegisteredOnce once;

@@ -19,9 +19,14 @@ bool PressureRelease::Idle::is_kept_longer(const Idle& other) const {
 void PressureRelease::find_idle(std::span<KeptDomain* const> domains, const Calibration& scale, Time now) {
   for (KeptDomain* in : domains) {
     if (in->observed || !in->domain->device().capabilities().pins) continue;
+    // From now on they do: the next look knows which regions are in use.
+    if (in->untimed_hits && !in->domain->pressed()) {
+      in->domain->feel_pressure();
+      continue;
+    }
     for (const RegionRef& ref : in->domain->idle_regions()) {
       const Time last_use = scale.to_time(ref.region->last_use.load(std::memory_order_relaxed));
-      if (now - last_use < kRest) continue;
+      if (now - last_use < kRest || ref.region->settled.load(std::memory_order_relaxed)) continue;
       idle_.push_back({in, ref, ref.region->next_use.load(std::memory_order_relaxed), last_use});
     }
   }

@@ -105,6 +105,25 @@ TEST_F(UnderPressure, ABufferInUseStaysBetweenTwoUses) {
   EXPECT_EQ(all_that_go(kNow + kSecond), std::vector{pages(0, 2)});
 }
 
+// Else a buffer in use would go: its hits have left no time.
+TEST_F(UnderPressure, WhereHitsLeaveNoTimeTheSecondLookDecides) {
+  kept.untimed_hits = true;
+  idle(pages(0, 2));
+  desk.see_memory(*budget, true);
+  EXPECT_TRUE(all_that_go().empty());
+  EXPECT_TRUE(domain->pressed());
+  idle(pages(10, 12), kNow + 60 * kMillisecond);
+  desk.see_memory(*budget, true);
+  EXPECT_EQ(all_that_go(kNow + 110 * kMillisecond), std::vector{pages(0, 2)});
+}
+
+TEST_F(UnderPressure, ASettledRegionStays) {
+  idle(pages(0, 2));
+  domain->idle_regions().front().region->settled = true;
+  desk.see_memory(*budget, true);
+  EXPECT_TRUE(all_that_go().empty());
+}
+
 TEST_F(UnderPressure, TheEndOfTheShortageSparesTheRest) {
   idle(pages(0, 2), 1);
   idle(pages(10, 12), 2);
