@@ -184,7 +184,7 @@ TEST(Options, OffAndOnAreWords) {
 }
 
 TEST(Options, ErrorsListWhatIsValid) {
-  expect_refused("limits=2G", "unknown option 'limits'; valid options: off, retention,");
+  expect_refused("limits=2G", "unknown option 'limits'; valid options: off, except, retention,");
   expect_refused("=2G", "unknown option ''");
   expect_refused("retention=helpful",
                  "'helpful' is not one of: observe, on-demand, leave-pinned, lru, helper");
@@ -293,7 +293,7 @@ TEST_F(OptionsFile, ErrorsNameFileLineAndWhatIsValid) {
   };
   refused("limit=\n", "1: option limit: '' is not valid; expected a size");
   refused("window=3\n\n  retention=best", "3: option retention: 'best' is not one of: observe, on-demand");
-  refused("wrong=1\n", "1: unknown option 'wrong'; valid options: off, retention");
+  refused("wrong=1\n", "1: unknown option 'wrong'; valid options: off, except, retention");
   refused("log=/a,limit=1G\n", "1: option log: a value must not contain a comma");
   Options o;
   EXPECT_TRUE(load_options_file(o, directory_.path() + "/absent.conf"));

@@ -334,9 +334,9 @@ TEST_F(Report, TopShowsCopiesToAndFromGpusByTheirWays) {
   made.plain_from_gpu = {7, std::uint64_t{1} << 30, 100'000'000};
   for (const int rank : {0, 1}) write_run(made, rank, 2);
   const std::string shown = pinion({"top", "logs", "--once"}).out;
-  EXPECT_NE(shown.find("direction  way         copies     bytes      speed\n"), std::string::npos) << shown;
+  EXPECT_NE(shown.find("direction         way  copies     bytes      speed\n"), std::string::npos) << shown;
   EXPECT_NE(shown.find("to GPU     registered     200  4.00 GiB  42.9 GB/s\n"), std::string::npos) << shown;
-  EXPECT_NE(shown.find("from GPU   plain           14  2.00 GiB  10.7 GB/s\n"), std::string::npos) << shown;
+  EXPECT_NE(shown.find("from GPU        plain      14  2.00 GiB  10.7 GB/s\n"), std::string::npos) << shown;
   EXPECT_LT(shown.find("from GPU"), shown.find("rank 0")) << "seen where there are many ranks";
 }
 
