@@ -118,7 +118,7 @@ void Domain::end_permanence(const RegionRef& ref) {
   if (!ref.current() || !ref.region->owner.load(std::memory_order_relaxed)) return;
   ref.region->owner.store(nullptr, std::memory_order_relaxed);
   ref.region->word.end_permanence();
-  if (pressed() && ref.region->indexed) table_.victims().add(ref.region);
+  if (pressed() && ref.region->place.indexed) table_.victims().add(ref.region);
 }
 
 // ---- limits ----

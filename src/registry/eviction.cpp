@@ -57,13 +57,13 @@ Region* Eviction::to_trim(std::uint64_t keep_bytes) {
   if (table_.reserved().bytes() <= keep_bytes + trimming_) return nullptr;
   const std::vector<Region*> victims = of_bytes(1);
   if (victims.empty()) return nullptr;
-  victims[0]->trimmed = true;
+  victims[0]->place.trimmed = true;
   trimming_ += victims[0]->range().bytes();
   return victims[0];
 }
 
 void Eviction::retired(Region* region) {
-  if (std::exchange(region->trimmed, false)) trimming_ -= region->range().bytes();
+  if (std::exchange(region->place.trimmed, false)) trimming_ -= region->range().bytes();
 }
 
 template <class Fits>

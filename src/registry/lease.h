@@ -8,8 +8,9 @@
 // equal generation is the same region, and the range and rights in the hint are its own. Of the region only
 // its word is read.
 //
-// Without a hint the index gives a candidate. Its word is read, then its range and rights, then the lease is
-// counted; an equal generation shows that all of them are of the same region.
+// Without a hint of the thread, those that all threads share (shared_hints.h) or the index give a candidate.
+// Its word is read, then its range and rights, then the lease is counted; an equal generation shows that all
+// of them are of the same region.
 //
 // (Room for later: slots of leases per thread would replace the locked instruction by a store, with
 // membarrier in Domain's claims. The proof stays as it is.)
@@ -113,8 +114,13 @@ class Leases {
  private:
   // Out of line, as a hit is to be short wherever it is inlined.
   [[gnu::noinline]] Region* hit_by_index(Range request, Access access, RecentRegions& recent) {
-    Region* region = lease(table_.find(request.begin), request, access);
-    if (region) remember(recent, request.begin, region);
+    Region* region = lease(table_.find_hint(request.begin), request, access);
+    if (!region) {
+      region = lease(table_.find(request.begin), request, access);
+      if (!region) return nullptr;
+      table_.remember(request.begin, region);
+    }
+    remember(recent, request.begin, region);
     return region;
   }
   /// The region was counted in vain.

@@ -15,12 +15,12 @@
 
 namespace pinion {
 
-class RegionHeap;
-
-/// The place of a region in a heap; without heap: in none.
-struct HeapPlace {
-  RegionHeap* heap = nullptr;
-  std::uint32_t slot = 0;
+/// Where its domain's table has a region.
+struct RegionPlace {
+  std::uint32_t heap_slot = 0;  ///< in that heap
+  std::uint8_t heap = 0;        ///< in the order of victims (region_heap.h); 0: in none
+  bool indexed = false;
+  bool trimmed = false;  ///< claimed by Domain::begin_trim(), until it is retired
 };
 
 struct alignas(64) Region {
@@ -49,12 +49,10 @@ struct alignas(64) Region {
   std::atomic<Ticks> interval{0};
 
   // Guarded by the domain's slow lock.
+  Time overdue = kNever;  ///< while registering ahead: from then on a thread that waits registers by itself
   RegistrationKey key;
   Region* next_free = nullptr;
-  bool indexed = false;
-  Time overdue = kNever;  ///< while registering ahead: from then on a thread that waits registers by itself
-  bool trimmed = false;   ///< claimed by Domain::begin_trim(), until it is retired
-  HeapPlace victims;      ///< in the order of victims
+  RegionPlace place;
 
   // Each written by the one that claimed the region for that list (region_word.h).
   Region* next_reaped = nullptr;
@@ -77,6 +75,8 @@ struct alignas(64) Region {
     interval.store(known ? known / 2 + (begin - before) / 2 : begin - before, std::memory_order_relaxed);
   }
 };
+
+static_assert(sizeof(Region) == 192, "the memory that a registration costs (docs/registry.md)");
 
 /// A region as it was at one time: survives the recycling of the slot.
 struct RegionRef {

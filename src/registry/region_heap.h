@@ -1,6 +1,5 @@
 // Regions under integer keys, the least on top; any can be found, moved and taken out by the place stored in
-// it (Region::victims). A region is in one heap at most. Guarded by the domain's slow
-// lock.
+// it (Region::place). A region is in one heap at most. Guarded by the domain's slow lock.
 #pragma once
 
 #include <cstddef>
@@ -13,33 +12,36 @@ namespace pinion {
 
 class RegionHeap {
  public:
+  /// Its number tells the heaps of a domain apart, and is not 0.
+  explicit RegionHeap(std::uint8_t number) : number_(number) {}
+
   bool empty() const { return entries_.empty(); }
   std::size_t size() const { return entries_.size(); }
   Region* top() const { return entries_.front().region; }
   std::int64_t top_key() const { return entries_.front().key; }
   /// Returns the regions in any order, each for one of 0 to size() - 1.
   Region* at(std::size_t slot) const { return entries_[slot].region; }
-  bool contains(const Region* region) const { return region->victims.heap == this; }
+  bool contains(const Region* region) const { return region->place.heap == number_; }
 
   void push(Region* region, std::int64_t key) {
-    region->victims.heap = this;
+    region->place.heap = number_;
     entries_.push_back({key, region});
     up(entries_.size() - 1);
   }
   void erase(Region* region) {
-    const std::size_t slot = region->victims.slot;
-    region->victims.heap = nullptr;
+    const std::size_t slot = region->place.heap_slot;
+    region->place.heap = 0;
     const Entry last = entries_.back();
     entries_.pop_back();
     if (slot == entries_.size()) return;
     put(slot, last);
     up(slot);
-    down(last.region->victims.slot);
+    down(last.region->place.heap_slot);
   }
   void rekey(Region* region, std::int64_t key) {
-    entries_[region->victims.slot].key = key;
-    up(region->victims.slot);
-    down(region->victims.slot);
+    entries_[region->place.heap_slot].key = key;
+    up(region->place.heap_slot);
+    down(region->place.heap_slot);
   }
 
  private:
@@ -50,7 +52,7 @@ class RegionHeap {
 
   void put(std::size_t slot, const Entry& entry) {
     entries_[slot] = entry;
-    entry.region->victims.slot = static_cast<std::uint32_t>(slot);
+    entry.region->place.heap_slot = static_cast<std::uint32_t>(slot);
   }
   void up(std::size_t slot) {
     const Entry entry = entries_[slot];
@@ -68,6 +70,7 @@ class RegionHeap {
     put(slot, entry);
   }
 
+  std::uint8_t number_;
   std::vector<Entry> entries_;
 };
 

@@ -4,9 +4,14 @@
 
 namespace pinion {
 
+bool RegionTable::reserve() {
+  hints_.fit(index_.size() + 1);
+  return slab_.reserve(1) && index_.reserve();
+}
+
 Region* RegionTable::take(Range range, std::uint32_t leases) {
   Region* region = slab_.take();
-  PINION_ASSERT(region && region->word.load().state() == RegionState::free && !region->indexed);
+  PINION_ASSERT(region && region->word.load().state() == RegionState::free && !region->place.indexed);
   region->word.begin_registering(leases);
   region->begin.store(range.begin, std::memory_order_relaxed);
   region->end.store(range.end, std::memory_order_release);  // read by the index's validated walk
@@ -15,7 +20,7 @@ Region* RegionTable::take(Range range, std::uint32_t leases) {
 
 void RegionTable::insert(Region* region, Ticks now) {
   const Range range = region->range();
-  region->indexed = true;
+  region->place.indexed = true;
   if (pressed()) {
     victims_.recall(region, now);
     victims_.add(region);
@@ -27,10 +32,10 @@ void RegionTable::insert(Region* region, Ticks now) {
 }
 
 void RegionTable::hide(Region* region) {
-  if (!region->indexed) return;
+  if (!region->place.indexed) return;
   index_.erase(region);
   victims_.remove(region);
-  region->indexed = false;
+  region->place.indexed = false;
 }
 
 std::size_t RegionTable::count_registered(Range pages) {
@@ -53,7 +58,7 @@ std::size_t RegionTable::unreserve(Range pages) {
 }
 
 void RegionTable::put(Region* region) {
-  PINION_ASSERT(region->word.load().state() == RegionState::free && !region->indexed);
+  PINION_ASSERT(region->word.load().state() == RegionState::free && !region->place.indexed);
   if (!region->word.at_last_generation()) slab_.put(region);
 }
 

@@ -15,6 +15,7 @@
 #include "registry/recent_regions.h"
 #include "registry/region.h"
 #include "registry/region_index.h"
+#include "registry/shared_hints.h"
 #include "registry/slab.h"
 #include "registry/victims.h"
 
@@ -32,6 +33,10 @@ class RegionTable {
   bool pressed() const { return pressed_.load(std::memory_order_relaxed); }
   /// The region with the greatest begin <= a, or null. Best effort (region_index.h).
   Region* find(Address a) const { return index_.find(a); }
+  /// A region for a request that begins at `begin`, maybe; or null. Outside of hooks (shared_hints.h).
+  Region* find_hint(Address begin) const { return hints_.find(begin); }
+  /// A request that begins at `begin` was served by `region`. Outside of hooks.
+  void remember(Address begin, Region* region) { hints_.remember(begin, region); }
   /// Calls f(Region*) for every region of the index that overlaps `range`.
   template <class F>
   void for_each_overlap(Range range, F&& f) const {
@@ -44,7 +49,7 @@ class RegionTable {
   // ---- under the slow lock: a region's way ----
 
   /// Allocates ahead for one region. False: the system has no memory.
-  bool reserve() { return slab_.reserve(1) && index_.reserve(); }
+  bool reserve();
   /// After reserve(): a region for `range` that begins to be registered, with `leases` leases. Lookups do not
   /// find it before insert().
   Region* take(Range range, std::uint32_t leases);
@@ -79,8 +84,8 @@ class RegionTable {
   void feel_pressure();
   /// Begins anew with an empty table.
   void restart();
-  /// Memory of the regions and their index. It is used again.
-  std::size_t own_bytes() const { return slab_.bytes() + index_.bytes(); }
+  /// Memory of the regions, their index and the hints. It is used again.
+  std::size_t own_bytes() const { return slab_.bytes() + index_.bytes() + hints_.bytes(); }
 
  private:
   static std::uint64_t next_number() {
@@ -91,6 +96,7 @@ class RegionTable {
   // A line that is read at each use and written hardly ever; the index is written at each registration.
   alignas(64) const std::uint64_t number_;
   std::atomic<bool> pressed_{false};
+  BasicSharedHints<Region> hints_;
   alignas(64) BasicRegionIndex<Region> index_;
   std::atomic<std::size_t> registered_bytes_{0};
   std::atomic<std::size_t> count_{0};

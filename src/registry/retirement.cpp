@@ -43,7 +43,7 @@ Region* Retirement::next_due() {
 }
 
 void Retirement::finish(Region* region) {
-  PINION_ASSERT(region->word.load().state() == RegionState::retiring && !region->indexed);
+  PINION_ASSERT(region->word.load().state() == RegionState::retiring && !region->place.indexed);
   const Range pages = region->range();
   const auto bytes = static_cast<std::int64_t>(table_.count_deregistered(pages));
   const Time now = context_.clock.now();

@@ -5,12 +5,11 @@
 // may be done ahead by reserve(), outside any spin lock.
 #pragma once
 
-#include <sys/mman.h>
-
 #include <algorithm>
 #include <cstddef>
-#include <cstdint>
 #include <new>
+
+#include "registry/kept_memory.h"
 
 namespace pinion {
 
@@ -25,6 +24,7 @@ class Slab {
       put(new (next_) T);
       next_ += sizeof(T);
       --unused_;
+      if (!hugepage_) bytes_ += sizeof(T);
     }
     return true;
   }
@@ -48,29 +48,15 @@ class Slab {
 
  private:
   static constexpr std::size_t kFirstChunk = std::size_t{1} << 16;
-  static constexpr std::size_t kHugePage = std::size_t{1} << 21;
   static_assert(sizeof(T) <= kFirstChunk);
 
   bool map_chunk() {
-    // A huge page must lie at a multiple of its size: twice as many addresses hold one. Only touched pages
-    // get memory.
-    const bool huge = chunk_ == kHugePage;
-    const std::size_t bytes = huge ? 2 * chunk_ : chunk_;
-    void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) return false;
-    // Records keep 48 bits of a pointer. The kernel maps above them only where it is asked to.
-    if (reinterpret_cast<std::uintptr_t>(memory) + bytes > std::uintptr_t{1} << 48) return false;
-    auto begin = reinterpret_cast<std::uintptr_t>(memory);
-    if (huge) {
-      begin = (begin + kHugePage - 1) & ~(std::uintptr_t{kHugePage} - 1);
-#ifdef MADV_HUGEPAGE
-      ::madvise(reinterpret_cast<void*>(begin), kHugePage, MADV_HUGEPAGE);
-#endif
-    }
-    next_ = reinterpret_cast<std::byte*>(begin);
+    next_ = map_kept(chunk_);
+    if (!next_) return false;
     unused_ = chunk_ / sizeof(T);
-    bytes_ += chunk_;
-    chunk_ = std::min(2 * chunk_, kHugePage);
+    hugepage_ = chunk_ == kKeptHugePage;
+    if (hugepage_) bytes_ += chunk_;
+    chunk_ = std::min(2 * chunk_, kKeptHugePage);
     return true;
   }
 
@@ -78,6 +64,7 @@ class Slab {
   std::size_t available_ = 0;
   std::byte* next_ = nullptr;  // of the newest chunk: memory that was never an object
   std::size_t unused_ = 0;
+  bool hugepage_ = false;  // the newest chunk: it takes all its memory at once
   std::size_t chunk_ = kFirstChunk;
   std::size_t bytes_ = 0;
 };

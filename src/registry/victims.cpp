@@ -45,14 +45,15 @@ void Victims::add(Region* region) {
 }
 
 void Victims::remove(Region* region) {
-  if (region->victims.heap) region->victims.heap->erase(region);
+  for (RegionHeap* heap : {&expected_, &others_})
+    if (heap->contains(region)) return heap->erase(region);
 }
 
 void Victims::expect(Region* region) {
   const Time next_use = region->next_use.load(std::memory_order_relaxed);
   if (expected_.contains(region) && next_use != 0) {
     expected_.rekey(region, -next_use);
-  } else if (region->victims.heap) {
+  } else if (region->place.heap != 0) {
     remove(region);
     add(region);
   }

@@ -71,8 +71,8 @@ class Victims {
 
   Order order_ = Order::expected;
   double call_pages_ = 65;   // UCX's model of a NIC: 16 us, 246 ns
-  RegionHeap expected_;      ///< by next use, the farthest on top
-  RegionHeap others_;        ///< by their last use when they came here, or were last looked at
+  RegionHeap expected_{1};   ///< by next use, the farthest on top
+  RegionHeap others_{2};     ///< by their last use when they came here, or were last looked at
   std::vector<Past> pasts_;  ///< hashed by range, kPastsOfARange places each
   std::vector<Region*> in_use_;
   std::uint64_t random_ = 0x9e3779b97f4a7c15;

@@ -89,6 +89,26 @@ TEST(RegionTable, TheOrderOfVictimsBeginsAtTheFirstShortage) {
   EXPECT_EQ(table.victims().take(10), nullptr);
 }
 
+TEST(RegionTable, HintsOfAllThreadsLeadToManyRegions) {
+  RegionTable table;
+  std::vector<Region*> regions;
+  for (std::size_t i = 0; i < 2000; ++i) regions.push_back(add(table, pages(3 * i, 3 * i + 2)));
+  for (const Region* region : regions) EXPECT_EQ(table.find_hint(region->range().begin), nullptr);
+  std::size_t found = 0;
+  for (Region* region : regions) {
+    table.remember(region->range().begin, region);
+    found += table.find_hint(region->range().begin) == region;
+  }
+  EXPECT_EQ(found, regions.size());
+}
+
+TEST(RegionTable, ManyRegionsCostLittleMemoryEach) {
+  constexpr std::size_t kRegions = 1 << 16;
+  RegionTable table;
+  for (std::size_t i = 0; i < kRegions; ++i) add(table, pages(3 * i, 3 * i + 2));
+  EXPECT_LE(table.own_bytes(), 260 * kRegions);
+}
+
 TEST(DoomedRegions, UnusedOnesComeOnceAndUsedOnesAreRecalled) {
   RegionTable table;
   DoomedRegions doomed;

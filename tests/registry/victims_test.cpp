@@ -242,7 +242,7 @@ TEST_F(VictimPolicy, RegionsInUseArePassedOver) {
 // Keys of the heap change in every way, against a sorted set.
 TEST(RegionHeap, TheLeastIsOnTop) {
   std::vector<Region> regions(200);
-  RegionHeap heap;
+  RegionHeap heap(1);
   std::map<Region*, std::int64_t> keys;
   std::mt19937 random(3);
   for (int step = 0; step < 20'000; ++step) {
