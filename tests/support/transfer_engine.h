@@ -59,7 +59,7 @@ class TransferLease {
 
   explicit operator bool() const { return leases_; }
   const Error& error() const { return error_; }
-  RegistrationKey key() const { return transfer_.record.region().region->key; }
+  RegistrationKey key() const { return transfer_.region()->key; }
   void release() {
     if (leases_) leases_->release(*this_thread(), transfer_);
     leases_ = nullptr;
