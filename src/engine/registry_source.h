@@ -27,14 +27,14 @@ class RegistrySource {
 
   /// Leases the range. `call`: as in LeasePath. False only with Refusal::report; then skip the release.
   /// Returns the reason of a refusal in `error`, when given.
-  template <class Call>
+  template <class Call = CallPoint>
   bool acquire(ThreadContext& thread, int domain, Call&& call, Range request, Access access,
                Transfer& transfer, Refusal refusal = Refusal::charge, Error* error = nullptr) {
     return try_acquire(thread, domain, call, request, access, transfer) ||
            acquire_slow(thread, domain, point_of(call), request, access, transfer, refusal, error);
   }
   /// Leases the range if it is registered already; else false, without effect.
-  template <class Call>
+  template <class Call = CallPoint>
   bool try_acquire(ThreadContext& thread, int domain, Call&& call, Range request, Access access,
                    Transfer& transfer) {
     if (domains_.observes(domain)) [[unlikely]]
