@@ -59,6 +59,7 @@ class ArenaSource {
     if (segment == nullptr) [[unlikely]]
       return false;
     transfer.active = true;
+    transfer.unrecorded = false;
     static_assert(kArenaPlaces <= UINT16_MAX);
     transfer.in_arena = static_cast<std::uint16_t>(1 + place);
     transfer.served_by = segment;

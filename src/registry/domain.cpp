@@ -92,7 +92,7 @@ void Domain::retry_retiring() {
 }
 
 Region* Domain::begin_reap() {
-  if (!reaping_due()) return nullptr;
+  if (!retirement_.due()) return nullptr;
   const MutexLock lock(slow_);
   return retirement_.next_due();
 }

@@ -75,7 +75,6 @@ class Domain : public Leases {
   /// The next doomed and unleased region, or one whose deregistration is due to be tried again, claimed as by
   /// begin_retire(); null when there is none.
   Region* begin_reap();
-  bool reaping_due() const { return retirement_.due(); }
   /// Regions that are claimed for deregistration, by any thread. The budget's departures() change with it.
   std::size_t leaving() const { return retirement_.leaving(); }
 
