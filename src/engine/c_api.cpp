@@ -346,9 +346,9 @@ PINION_REST int release_otherwise(pinion_lease* lease) {
   });
 }
 
-[[gnu::noinline, gnu::cold]] int release_doomed(pinion_lease* lease, ThreadContext* thread) {
+[[gnu::noinline, gnu::cold]] int end_release(pinion_lease* lease, ThreadContext* thread) {
   return guarded("pinion_release", [&] {
-    body_of(lease)->leases->registry_source().end_doomed(*thread, body_of(lease)->transfer);
+    body_of(lease)->leases->registry_source().end_release(*thread, body_of(lease)->transfer);
     return 0;
   });
 }
@@ -403,7 +403,7 @@ int pinion_release(pinion_lease* lease) {
   if (quick == Quick::other) return release_otherwise(lease);
   body.mark = 0;
   if (quick == Quick::rest) [[unlikely]]
-    return release_doomed(lease, thread);
+    return end_release(lease, thread);
   return 0;
 }
 

@@ -134,11 +134,10 @@ void RegistrySource::release_recorded(ThreadContext& thread, Transfer& transfer)
   transfer.active = false;
   Record& record = transfer.record;
   record.end = ticks_now();
-  if (Region* region = record.region().region) {
+  if (record.region().region != nullptr) {
     const auto released = end_lease(domains_.domain(record.domain), record);
     if (released != RegionWord::Released::in_use)
-      left_idle(thread, record.domain, retirement_.follows_releases() ? record.region() : RegionRef{},
-                *region, released);
+      left_idle(thread, record.domain, record.region(), released);
   }
   trail_.push(thread, record);
   if (transfer.bookkeeping != 0) measured(thread, transfer, record.domain, record.end);

@@ -56,9 +56,9 @@ class RegistrySource {
   enum class Quick {
     done,
     other,  ///< nothing has happened: the ordinary call is to be made
-    rest,   ///< its second half is to follow
+    rest,   ///< its second half is to follow: end_refused(), or end_release()
   };
-  /// try_acquire() for a hit that leaves no record. `rest`: end_refused(), then the ordinary call.
+  /// try_acquire() for a hit that leaves no record. After end_refused() the ordinary call is to be made.
   [[gnu::always_inline]] Quick acquire_quickly(ThreadContext& thread, int domain, Range request,
                                                Access access, Transfer& transfer) {
     const RegionHint& hint = thread.recent.of(request.begin);
@@ -75,19 +75,27 @@ class RegistrySource {
   void end_refused(ThreadContext& thread, int domain, Address begin) {
     domains_.domain(domain).release(thread.recent.of(begin).region);
   }
-  /// release() of an unrecorded use. `rest`: end_doomed().
+  /// release() of an unrecorded use.
   [[gnu::always_inline]] Quick release_quickly(Transfer& transfer) {
-    // Where hits leave their time, regions go at releases, too.
-    if (transfer.bookkeeping != 0 || retirement_.follows_releases() ||
-        domains_.domain(transfer.domain).pressed())
-      return Quick::other;
-    transfer.served_by->count_use();
-    return transfer.served_by->word.release() == RegionWord::Released::idle_doomed ? Quick::rest
-                                                                                   : Quick::done;
+    if (transfer.bookkeeping != 0 || leaves_time(transfer.domain)) return Quick::other;
+    Region* const region = transfer.served_by;
+    region->count_use();
+    RegionWord::Value before;
+    const auto released = region->word.release(before);
+    // The gate of forks is asked after the release (fork_gate.h).
+    if (released == RegionWord::Released::in_use ||
+        (released == RegionWord::Released::idle && !retirement_.follows_releases())) [[likely]]
+      return Quick::done;
+    transfer.record.set_region({region, before.generation()});
+    return Quick::rest;
   }
-  void end_doomed(ThreadContext& thread, Transfer& transfer) {
-    domains_.domain(transfer.domain).left_doomed(transfer.served_by);
-    left_doomed(thread, transfer.domain, *transfer.served_by);
+  /// After a release that has left the region idle.
+  void end_release(ThreadContext& thread, Transfer& transfer) {
+    const RegionRef ref = transfer.record.region();
+    const bool doomed = ref.current() && ref.region->word.load().doomed();
+    if (doomed) domains_.domain(transfer.domain).left_doomed(ref.region);
+    left_idle(thread, transfer.domain, ref,
+              doomed ? RegionWord::Released::idle_doomed : RegionWord::Released::idle);
   }
 
   // ---- all others ----
@@ -157,20 +165,17 @@ class RegistrySource {
     Domain& domain = domains_.domain(transfer.domain);
     region->count_use();
     if (leaves_time(transfer.domain)) domain.used(region, ticks_now());
-    // Under the lease: afterwards the region may be another.
-    const RegionRef ref =
-        retirement_.follows_releases() ? RegionRef{region, region->generation()} : RegionRef{};
+    const RegionRef ref{region, region->generation()};  // under the lease: afterwards it may be another
     const auto released = domain.release(region);
-    if (released != RegionWord::Released::in_use) left_idle(thread, transfer.domain, ref, *region, released);
+    if (released != RegionWord::Released::in_use) left_idle(thread, transfer.domain, ref, released);
     if (asked != 0) [[unlikely]]
       measured(thread, transfer, transfer.domain, asked);
   }
-  /// A release has left the region idle. `ref`: null where nothing follows it.
-  void left_idle(ThreadContext& thread, int domain, const RegionRef& ref, const Region& region,
-                 RegionWord::Released released) {
+  /// A release has left the region idle.
+  void left_idle(ThreadContext& thread, int domain, const RegionRef& ref, RegionWord::Released released) {
     if (released == RegionWord::Released::idle_doomed) [[unlikely]]
-      return left_doomed(thread, domain, region);
-    if (ref.region != nullptr) [[unlikely]]
+      return left_doomed(thread, domain, *ref.region);
+    if (retirement_.follows_releases()) [[unlikely]]
       retirement_.after_release(thread, domain, ref);
   }
   void left_doomed(ThreadContext& thread, int domain, const Region& region);

@@ -105,7 +105,12 @@ class BasicRegionWord {
   }
 
   Released release() {
-    const Value before{word_.fetch_sub(1, std::memory_order_acq_rel)};
+    Value before;
+    return release(before);
+  }
+  /// Gives the value before, too: it names the region, which may be another at once.
+  Released release(Value& before) {
+    before.bits = word_.fetch_sub(1, std::memory_order_acq_rel);
     return left_by(before.bits, 1);
   }
 

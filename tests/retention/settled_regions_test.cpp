@@ -193,6 +193,7 @@ class LiveUses {
   bool settled() const { return settled_; }
   std::uint64_t uses() const { return uses_; }
   static Address address() { return reinterpret_cast<Address>(memory_); }
+  static Range range() { return Range::of(memory_, sizeof memory_); }
 
   runlog::Log stop() {
     Engine::stop();
@@ -289,6 +290,32 @@ TEST(HitTrail, LeavePinnedWithALogRecordsEachUse) {
   std::uint64_t leases = 0;
   for (const runlog::Event& event : live.stop().events) leases += event.kind == runlog::EventKind::lease;
   EXPECT_EQ(leases, 100u);
+}
+
+// Else a forked child would lack its memory.
+TEST(HitTrail, ALeaseWithoutARecordTakesItsRegionAlongDuringAFork) {
+  LiveUses live(RetentionKind::leave_pinned, Log::none);
+  live.use();
+  LeasePath& leases = Engine::running()->lease_path();
+  const Region* const region = this_thread()->recent.of(live.address()).region;
+  for (const bool quickly : {false, true}) {
+    live.use();
+    const std::uint32_t generation = region->generation();
+    Transfer transfer;
+    ASSERT_EQ(
+        leases.registry_source().acquire_quickly(*this_thread(), 0, live.range(), Access::read, transfer),
+        RegistrySource::Quick::done);
+    ASSERT_TRUE(leases.retirement().fork_gate().close());
+    if (quickly) {
+      ASSERT_EQ(leases.registry_source().release_quickly(transfer), RegistrySource::Quick::rest);
+      leases.registry_source().end_release(*this_thread(), transfer);
+    } else {
+      leases.release(*this_thread(), transfer);
+    }
+    EXPECT_FALSE((RegionRef{const_cast<Region*>(region), generation}.current() &&
+                  region->word.load().state() == RegionState::registered));
+    leases.retirement().fork_gate().open();
+  }
 }
 
 TEST(HitTrail, LruLeavesTheTimeOfTheLastUse) {
