@@ -445,10 +445,11 @@ TEST_F(Staged, AnErrorAtAnyPieceIsTheCallsResultAndLeavesNothingBehind) {
           staged_copy(driver(), out ? from(back.data(), 24 * kMiB) : to(host.data(), 24 * kMiB));
       // A first call that fails has done nothing: the driver's own copy says what is wrong. How often an
       // event is asked for depends on the machine.
-      if (nth == 1)
+      if (nth == 1) {
         EXPECT_FALSE(result) << name;
-      else if (std::string(name) != "cuEventQuery" || result != kSuccess)
+      } else if (std::string(name) != "cuEventQuery" || result != kSuccess) {
         EXPECT_EQ(result, kSomeError) << name << ' ' << nth;
+      }
       for (int i = 0; i < 20; ++i) driver().event_query(event);  // the failure may lie ahead
       std::memset(bytes_of(device_), 0, 24 * kMiB);
       ASSERT_EQ(stage(to(host.data(), 24 * kMiB)), kSuccess) << name << ' ' << nth;
