@@ -31,7 +31,12 @@ class ArenaSource {
   /// Serves a request in a segment that is registered already; else false, without effect.
   [[gnu::always_inline]] bool try_lease(ThreadContext& thread, int domain, Range request, Access access,
                                         Transfer& transfer) {
-    return leases_.holds(request.begin) && take(thread, domain, request, access, transfer);
+    return holds(request.begin) && take(thread, domain, request, access, transfer);
+  }
+  /// The same, for a request of which holds() is known.
+  [[gnu::always_inline]] bool try_lease_inside(ThreadContext& thread, int domain, Range request,
+                                               Access access, Transfer& transfer) {
+    return take(thread, domain, request, access, transfer);
   }
   /// Whether this source serves the transfer.
   static bool serves(const Transfer& transfer) { return transfer.in_arena != 0; }

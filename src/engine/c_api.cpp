@@ -303,11 +303,11 @@ PINION_REST int try_acquire_otherwise(pinion_domain* domain, const void* address
 
 /// In the arena, as short as it can be.
 PINION_REST int acquire_in_arena(pinion_domain* domain, const void* address, std::size_t bytes,
-                                 unsigned access, pinion_lease* lease) {
+                                 unsigned access, pinion_lease* lease, ThreadContext* thread) {
   LeasePath& leases = *domain->leases;
   LeaseBody& body = *body_of(lease);
-  if (!leases.arena_source().try_lease(*known_thread(), domain->number, Range::of(address, bytes),
-                                       static_cast<Access>(access), body.transfer)) [[unlikely]]
+  if (!leases.arena_source().try_lease_inside(*thread, domain->number, Range::of(address, bytes),
+                                              static_cast<Access>(access), body.transfer)) [[unlikely]]
     return acquire_otherwise(domain, address, bytes, access, lease);
   hand_out(body, leases);
   return 0;
@@ -373,7 +373,7 @@ int pinion_acquire(pinion_domain* domain, const void* address, size_t bytes, uns
     return acquire_otherwise(domain, address, bytes, access, lease);
   LeasePath& leases = *domain->leases;
   if (leases.arena_source().holds(range.begin)) [[unlikely]]
-    return acquire_in_arena(domain, address, bytes, access, lease);
+    return acquire_in_arena(domain, address, bytes, access, lease, thread);
   LeaseBody& body = *body_of(lease);
   const Quick quick = leases.registry_source().acquire_quickly(*thread, domain->number, range,
                                                                static_cast<Access>(access), body.transfer);

@@ -37,11 +37,13 @@ random 1 symbols 5000 8M
 random 2 proc 8000 4M
 random 4 proc 7000 8M
 random 8 symbols 10000 2M
-random 8 symbols 5000 2M --retention leave-pinned
+random 8 symbols 5000 8M --retention leave-pinned
 random 4 symbols 5000 4M --retention lru --limit 4M
 random 4 proc 5000 8M --cuda stage
-random 5 symbols 5000 2M --monitor userfaultfd
-random 1 symbols 1000 2M --except 'nsys:random_[bc]*' --log "$work/excepted"
+random 5 symbols 5000 8M --monitor userfaultfd
+output=$("$pinion" run --except 'nsys:random_[bc]*' --log "$work/excepted" -- "$programs/random_copies" --threads 1 --steps 1000 \
+  --most 2M --seed 1 --patience 60 2>&1) || fail "--except: status $?: $output"
+grep -q '^random_copies: verified$' <<<"$output" || fail "--except: $output"
 [ ! -e "$work/excepted" ] || [ -z "$(find "$work/excepted" -name '*.plog')" ] || fail "--except: Pinion has begun"
 output=$("$pinion" run -- "$build/bin/examples/gpu_copy" 4 8 2>&1) || fail "gpu_copy: status $?: $output"
 grep -q '^gpu_copy: verified$' <<<"$output" || fail "gpu_copy: $output"
