@@ -136,8 +136,7 @@ void RegistrySource::release_recorded(ThreadContext& thread, Transfer& transfer)
   record.end = ticks_now();
   if (record.region().region != nullptr) {
     const auto released = end_lease(domains_.domain(record.domain), record);
-    if (released != RegionWord::Released::in_use)
-      left_idle(thread, record.domain, record.region(), released);
+    if (released != RegionWord::Released::in_use) left_idle(thread, record.domain, record.region(), released);
   }
   trail_.push(thread, record);
   if (transfer.bookkeeping != 0) measured(thread, transfer, record.domain, record.end);
