@@ -33,11 +33,6 @@ class ArenaSource {
                                         Transfer& transfer) {
     return holds(request.begin) && take(thread, domain, request, access, transfer);
   }
-  /// The same, for a request of which holds() is known.
-  [[gnu::always_inline]] bool try_lease_inside(ThreadContext& thread, int domain, Range request,
-                                               Access access, Transfer& transfer) {
-    return take(thread, domain, request, access, transfer);
-  }
   /// Whether this source serves the transfer.
   static bool serves(const Transfer& transfer) { return transfer.in_arena != 0; }
   void release(ThreadContext& thread, Transfer& transfer) {

@@ -306,8 +306,8 @@ PINION_REST int acquire_in_arena(pinion_domain* domain, const void* address, std
                                  unsigned access, pinion_lease* lease, ThreadContext* thread) {
   LeasePath& leases = *domain->leases;
   LeaseBody& body = *body_of(lease);
-  if (!leases.arena_source().try_lease_inside(*thread, domain->number, Range::of(address, bytes),
-                                              static_cast<Access>(access), body.transfer)) [[unlikely]]
+  if (!leases.arena_source().try_lease(*thread, domain->number, Range::of(address, bytes),
+                                       static_cast<Access>(access), body.transfer)) [[unlikely]]
     return acquire_otherwise(domain, address, bytes, access, lease);
   hand_out(body, leases);
   return 0;

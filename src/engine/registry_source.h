@@ -51,6 +51,7 @@ class RegistrySource {
     transfer.bookkeeping = asked != 0 ? ticks_now() - asked : 0;
     return true;
   }
+
   // ---- the shortest ways, free of calls ----
 
   enum class Quick {
@@ -78,16 +79,7 @@ class RegistrySource {
   /// release() of an unrecorded use.
   [[gnu::always_inline]] Quick release_quickly(Transfer& transfer) {
     if (transfer.bookkeeping != 0 || leaves_time(transfer.domain)) return Quick::other;
-    Region* const region = transfer.served_by;
-    region->count_use();
-    RegionWord::Value before;
-    const auto released = region->word.release(before);
-    // The gate of forks is asked after the release (fork_gate.h).
-    if (released == RegionWord::Released::in_use ||
-        (released == RegionWord::Released::idle && !retirement_.follows_releases())) [[likely]]
-      return Quick::done;
-    transfer.record.set_region({region, before.generation()});
-    return Quick::rest;
+    return give_back(transfer) ? Quick::done : Quick::rest;
   }
   /// After a release that has left the region idle.
   void end_release(ThreadContext& thread, Transfer& transfer) {
@@ -162,14 +154,23 @@ class RegistrySource {
     transfer.unrecorded = false;
     Region* const region = transfer.served_by;
     const Ticks asked = transfer.bookkeeping != 0 ? ticks_now() : 0;
-    Domain& domain = domains_.domain(transfer.domain);
-    region->count_use();
-    if (leaves_time(transfer.domain)) domain.used(region, ticks_now());
-    const RegionRef ref{region, region->generation()};  // under the lease: afterwards it may be another
-    const auto released = domain.release(region);
-    if (released != RegionWord::Released::in_use) left_idle(thread, transfer.domain, ref, released);
+    if (leaves_time(transfer.domain)) domains_.domain(transfer.domain).used(region, ticks_now());
+    if (!give_back(transfer)) end_release(thread, transfer);
     if (asked != 0) [[unlikely]]
       measured(thread, transfer, transfer.domain, asked);
+  }
+  /// Returns an unrecorded lease. False: end_release() is to follow.
+  [[nodiscard, gnu::always_inline]] bool give_back(Transfer& transfer) {
+    Region* const region = transfer.served_by;
+    region->count_use();
+    RegionWord::Value before;
+    const auto released = region->word.release(before);
+    // The gate of forks is asked after the release (fork_gate.h).
+    if (released == RegionWord::Released::in_use ||
+        (released == RegionWord::Released::idle && !retirement_.follows_releases())) [[likely]]
+      return true;
+    transfer.record.set_region({region, before.generation()});
+    return false;
   }
   /// A release has left the region idle.
   void left_idle(ThreadContext& thread, int domain, const RegionRef& ref, RegionWord::Released released) {
