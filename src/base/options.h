@@ -187,7 +187,7 @@ void append(OptionTable<Whole>& whole, const OptionTable<Part>& part) {
 
 /// The error names the valid choices, or the valid form.
 Error invalid_value(const OptionSpec& spec, std::string_view value);
-/// The error names the valid names.
+/// The error names the nearest of the valid names, if one is near.
 Error unknown_option(std::string_view name, const std::vector<const char*>& valid);
 
 /// Sets one option.

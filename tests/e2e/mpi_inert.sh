@@ -58,7 +58,7 @@ refused() {
 printf '# for tests\nretention=observe\nthreshold=1K\n' >"$work/good.conf"
 printf '\nretention=observed\n' >"$work/bad.conf"
 printf 'retention\n' >"$work/broken.conf"
-refused "unknown option 'retnetion'; valid options: .*retention" PINION=retnetion=lru
+refused "unknown option 'retnetion'; the nearest is 'retention';" PINION=retnetion=lru
 refused "limit: '2Q'" PINION=limit=2Q
 refused "not of the form" PINION=helper
 refused "no-such" PINION=device=emulated,nic=no-such

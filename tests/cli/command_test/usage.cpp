@@ -31,7 +31,8 @@ TEST_F(Cli, UsageErrorsAreOneLineAndStatus2) {
                      "not one of: observe, on-demand, leave-pinned");
   expect_usage_error({"run", "--tune", "poll=5", "--", "true"}, "expected a time");
   expect_usage_error({"run", "--tune", "poll", "--", "true"}, "'poll' is not of the form name=value");
-  expect_usage_error({"run", "--tune", "pol=1ms", "--", "true"}, "unknown option 'pol'; valid options: off");
+  expect_usage_error({"run", "--tune", "pol=1ms", "--", "true"},
+                     "unknown option 'pol'; the nearest is 'poll'; `pinion info options --all`");
   expect_usage_error({"run", "--poll", "1ms", "--", "true"},
                      "unknown option '--poll'; set it by --tune poll=VALUE");
   expect_usage_error({"run", "--device", "emulated", "--nic", "none-such", "--", "true"}, "connectx");
