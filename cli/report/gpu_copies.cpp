@@ -84,11 +84,17 @@ std::string gpu_copies_text(const GpuCopies& copies) {
   const double seconds = in.value_or(0) + back.value_or(0);
   if ((in || back) && seconds > 0)
     out += fmt::format(", {} sooner than at the speed of this run's plain copies", seconds_text(seconds));
+  if (copies.verified > 0)
+    out += fmt::format("; of {} verified, {} differed", count_text(copies.verified),
+                       count_text(copies.differing));
   return out;
 }
 
 Json to_json(const GpuCopies& copies) {
-  return {{"to_gpu", direction_json(copies.to_gpu)}, {"from_gpu", direction_json(copies.from_gpu)}};
+  return {{"to_gpu", direction_json(copies.to_gpu)},
+          {"from_gpu", direction_json(copies.from_gpu)},
+          {"verified", copies.verified},
+          {"differing", copies.differing}};
 }
 
 }  // namespace pinion::cli

@@ -19,7 +19,14 @@ class CopyCounters {
     cell.bytes.fetch_add(bytes, std::memory_order_relaxed);
     cell.ns.fetch_add(static_cast<std::uint64_t>(took), std::memory_order_relaxed);
   }
+  /// Counts a copy whose bytes were compared at both ends.
+  void add_verdict(bool differs) {
+    verified_.fetch_add(1, std::memory_order_relaxed);
+    if (differs) differing_.fetch_add(1, std::memory_order_relaxed);
+  }
   void add_to(runlog::Counters& sum) const {
+    sum.copies_verified += verified_.load(std::memory_order_relaxed);
+    sum.copies_differing += differing_.load(std::memory_order_relaxed);
     for (unsigned way = 0; way < runlog::kCopyWays; ++way) {
       cells_[0][way].add_to(sum.copies_to_gpu[way]);
       cells_[1][way].add_to(sum.copies_from_gpu[way]);
@@ -36,6 +43,7 @@ class CopyCounters {
     std::atomic<std::uint64_t> count{0}, bytes{0}, ns{0};
   };
   Cell cells_[2][runlog::kCopyWays];
+  std::atomic<std::uint64_t> verified_{0}, differing_{0};
 };
 
 /// Those of the process.

@@ -74,6 +74,11 @@ OptionTable<FrontOptions> front_options() {
            "how host memory is copied to and from GPUs. auto: registered where buffers return, else staged "
            "through pinned memory. stage: staged only, which registers none of the program's memory"},
           kCudaCopies),
+      share_option(
+          &O::verify,
+          {"verify",
+           "share of the staged and registered copies to and from GPUs whose bytes are compared at both "
+           "ends, such as 1%, or off"}),
       choice_option(
           &O::remote_keys,
           {"remote-keys",

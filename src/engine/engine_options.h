@@ -42,6 +42,7 @@ struct FrontOptions {
   Front front = Front::automatic;
   RemoteKeys remote_keys = RemoteKeys::automatic;
   CudaCopies cuda = CudaCopies::automatic;
+  double verify = -1;     ///< share of copies to and from GPUs; negative: off
   bool intranode = true;  ///< transfers between processes of one node are registered
   /// Receives are registered for the arriving bytes instead of the posted ones.
   bool receives_arrived = true;

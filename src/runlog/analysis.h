@@ -100,6 +100,8 @@ struct PeerHolds {
 /// Copies between host memory and GPUs, by CopyWay.
 struct GpuCopies {
   Copies to_gpu[kCopyWays]{}, from_gpu[kCopyWays]{};
+  /// Copies whose bytes were compared at both ends; of them, those that differed.
+  std::uint64_t verified = 0, differing = 0;
   bool any() const;
 };
 

@@ -242,6 +242,8 @@ struct Counters {
   Copies copies_to_gpu[kCopyWays], copies_from_gpu[kCopyWays];
   // Let go while the node was short of memory: in all, and in how many shortages.
   std::uint64_t pressure_released_bytes, pressure_releases;
+  // Copies whose bytes were compared at both ends, and those of them that differed (option verify).
+  std::uint64_t copies_verified, copies_differing;
 };
 
 /// The common values and counters of all processes that share the file.

@@ -175,7 +175,9 @@ void add(Counters& sum, const Counters& c, std::uint64_t n) {
                             &Counters::budget_refused,
                             &Counters::strict_keys_ns,
                             &Counters::helper_share_ns,
-                            &Counters::helper_share_spent_ns})
+                            &Counters::helper_share_spent_ns,
+                            &Counters::copies_verified,
+                            &Counters::copies_differing})
     sum.*member += n * c.*member;
   for (unsigned way = 0; way < kCopyWays; ++way) {
     add(sum.copies_to_gpu[way], c.copies_to_gpu[way], n);
@@ -216,6 +218,8 @@ GpuCopies copies_of(const Counters& c) {
   GpuCopies copies;
   std::copy_n(c.copies_to_gpu, kCopyWays, copies.to_gpu);
   std::copy_n(c.copies_from_gpu, kCopyWays, copies.from_gpu);
+  copies.verified = c.copies_verified;
+  copies.differing = c.copies_differing;
   return copies;
 }
 

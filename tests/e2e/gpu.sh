@@ -95,4 +95,16 @@ grep -q '^ok    GPU: cuInit: error 100$' "$work/doctor" || fail "doctor --gpus w
 MADE_UP_CUDA_NO_DEVICE=1 "$pinion" doctor --gpu-costs "$work/none" 2>"$work/errors"
 [ $? -eq 1 ] && [ ! -e "$work/none" ] || fail "doctor --gpu-costs without a GPU: $(cat "$work/errors")"
 
+# Copies are compared, and none differs.
+for options in "--cuda stage" "--retention leave-pinned"; do
+  rm -rf "$work/verified"
+  # shellcheck disable=SC2086
+  "$pinion" run $options --verify 100% --log "$work/verified" -- "$build/bin/examples/gpu_copy" 4 80 >"$work/output" 2>&1 ||
+    fail "verify, $options: status $?: $(cat "$work/output")"
+  "$pinion" report --json "$work/verified" >"$work/report.json" || fail "verify, $options: no report"
+  for part in '"verified": [1-9]' '"differing": 0'; do
+    grep -q "$part" "$work/report.json" || fail "verify, $options: $part: $(cat "$work/output")"
+  done
+done
+
 [ $failures -eq 0 ]

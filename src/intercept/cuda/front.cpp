@@ -11,6 +11,7 @@
 #include "device/cuda/host_ranges.h"
 #include "engine/copy_counters.h"
 #include "intercept/cuda/buffer_history.h"
+#include "intercept/cuda/copy_check.h"
 #include "intercept/cuda/driver.h"
 #include "intercept/cuda/end_of_copy.h"
 #include "intercept/cuda/registrations.h"
@@ -89,9 +90,12 @@ std::optional<Result> registered(Registrations& registrations, const LinearCopy&
       const SubmissionGate::Exclusive alone(submission_gate(), driver(), copy.stream,
                                             current_context(driver()));
       if (alone.held() && end.has_come(copy.stream)) {
-        const Result result = plain(copy.host);
+        CopyCheck check(driver(), copy);
+        Result result = plain(copy.host);
         // The driver itself waits for a synchronous copy of registered memory.
-        return result == kSuccess && copy.async ? end.wait(copy.stream) : result;
+        if (result == kSuccess && copy.async) result = end.wait(copy.stream);
+        if (result == kSuccess) check.finish(runlog::CopyWay::registered);
+        return result;
       }
     }
     if (returns_at_once(copy)) break;
@@ -161,13 +165,14 @@ class Counted {
   Result as(runlog::CopyWay way, Result result) const {
     if (result == kSuccess)
       copy_counters().add(copy_.direction == Direction::to_device, way, copy_.bytes,
-                          monotonic_now() - begin_);
+                          monotonic_now() - begin_ - (time_of_checks() - checks_));
     return result;
   }
 
  private:
   const LinearCopy& copy_;
   const Time begin_ = monotonic_now();
+  const Duration checks_ = time_of_checks();
 };
 
 /// Makes a copy that is large enough to gain.

@@ -18,6 +18,7 @@
 #include "device/cuda/cuda.h"
 #include "device/cuda/host_ranges.h"
 #include "engine/engine.h"
+#include "intercept/cuda/copy_check.h"
 #include "intercept/cuda/driver.h"
 #include "intercept/cuda/end_of_copy.h"
 #include "intercept/same_build.h"
@@ -111,6 +112,7 @@ Error Registrations::begin(Registrations*& made) {
     return Error::make(handler, "no memory for a fork handler");
   // Handlers run in the reverse order, so this one comes before libcuda's own.
   std::atexit(end_at_exit);
+  check_copies(options.verify);
   const bool stages_only = options.cuda == CudaCopies::stage;
   if (stages_only) g_device.load()->stop_registering();  // retention would register ahead
   made = new Registrations(engine.lease_path(), domain, *context, !stages_only);

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "device/cuda/host_ranges.h"
 #include "engine/copy_counters.h"
+#include "intercept/cuda/copy_check.h"
 #include "intercept/cuda/copy_threads.h"
 #include "intercept/cuda/end_of_copy.h"
 #include "intercept/cuda/ring.h"
@@ -237,7 +238,12 @@ std::optional<Result> run_when_idle(const Driver& driver, const LinearCopy& copy
       if (!alone.held()) break;
       const Reached reached = look(driver, copy.stream, event, round == 0 ? kSpin : kLastSpin);
       if (reached == Reached::no) return std::nullopt;
-      if (reached == Reached::idle) return Pieces(driver, copy, part).run();
+      if (reached == Reached::idle) {
+        CopyCheck check(driver, copy);
+        const std::optional<Result> result = Pieces(driver, copy, part).run();
+        if (result == kSuccess) check.finish(runlog::CopyWay::staged);
+        return result;
+      }
     }
     if (driver.event_synchronize(event) != kSuccess) return std::nullopt;
   }
@@ -252,6 +258,7 @@ std::optional<Result> staged_copy(const Driver& driver, const LinearCopy& copy) 
   if (contention.leaves_to_driver()) return std::nullopt;
   watch_forks();
   const Time began = monotonic_now();
+  const Duration checks = time_of_checks();
   ContextKey key;
   if (!find_context(driver, copy.stream, key) || is_capturing(driver, copy.stream)) return std::nullopt;
   if (!counts_as_pageable(driver, copy.host) || !is_one_allocation(driver, copy.device, copy.bytes))
@@ -268,7 +275,7 @@ std::optional<Result> staged_copy(const Driver& driver, const LinearCopy& copy) 
   contention.note_success();
   if (*result == kSuccess)
     copy_counters().add(copy.direction == Direction::to_device, runlog::CopyWay::staged, copy.bytes,
-                        monotonic_now() - began);
+                        monotonic_now() - began - (time_of_checks() - checks));
   return result;
 }
 

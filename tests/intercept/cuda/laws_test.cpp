@@ -1,9 +1,6 @@
-// The laws of the front for CUDA, from outside: an ordinary user of the driver, linked with the made-up one,
-// under the preload (CMakeLists.txt sets LD_PRELOAD). Contents move through the pages that were pinned, so
-// that a stale registration shows wrong bytes.
+// The laws of the front for CUDA, from outside (program.h).
 #include <gtest/gtest.h>
 #include <signal.h>
-#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -12,115 +9,16 @@
 #include <cstdlib>
 #include <cstring>
 #include <thread>
-#include <vector>
 
-#include "device/cuda/driver_api.h"
+#include "intercept/cuda/program.h"
+#include "intercept/cuda/shapes.h"
 #include "node/stop_request.h"
 #include "support/eventually.h"
-#include "support/made_up_cuda/made_up_cuda.h"
 
-using namespace pinion::cuda;
-
-extern "C" {
-Result cuInit(unsigned);
-Result cuDevicePrimaryCtxRetain(Context*, Ordinal);
-Result cuDevicePrimaryCtxReset_v2(Ordinal);
-Result cuCtxCreate_v2(Context*, unsigned, Ordinal);
-Result cuCtxDestroy_v2(Context);
-Result cuCtxSetCurrent(Context);
-Result cuMemAlloc_v2(DevicePointer*, std::size_t);
-Result cuMemcpyHtoD_v2(DevicePointer, const void*, std::size_t);
-Result cuMemcpyDtoH_v2(void*, DevicePointer, std::size_t);
-Result cuMemcpyHtoDAsync_v2(DevicePointer, const void*, std::size_t, Stream);
-Result cuMemcpyDtoHAsync_v2(void*, DevicePointer, std::size_t, Stream);
-Result cuMemHostRegister_v2(void*, std::size_t, unsigned);
-Result cuMemHostUnregister(void*);
-Result cuPointerGetAttribute(void*, int, DevicePointer);
-Result cuStreamCreate(Stream*, unsigned);
-Result cuStreamSynchronize(Stream);
-Result cuStreamBeginCapture_v2(Stream, int);
-Result cuStreamEndCapture(Stream, void**);
-Result cuGraphInstantiateWithFlags(void**, void*, unsigned long long);
-Result cuGraphLaunch(void*, Stream);
-Result cuLaunchKernel(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream,
-                      void**, void**);
-}
-
+namespace pinion::test {
 namespace {
 
-constexpr std::size_t kMiB = std::size_t{1} << 20;
-
-/// Pages of their own, which never move.
-class Memory {
- public:
-  explicit Memory(std::size_t bytes) : bytes_(bytes) { map(nullptr, 0); }
-  ~Memory() { ::munmap(data_, bytes_); }
-  Memory(const Memory&) = delete;
-  Memory& operator=(const Memory&) = delete;
-
-  char* data() const { return data_; }
-  std::size_t bytes() const { return bytes_; }
-  void fill(int value) { std::memset(data_, value, bytes_); }
-  bool holds(int value) const { return holds(data_, bytes_, value); }
-  /// Fresh memory takes the place of the old.
-  void remap() {
-    ::munmap(data_, bytes_);
-    map(data_, MAP_FIXED);
-  }
-  static bool holds(const void* at, std::size_t bytes, int value) {
-    const auto* const first = static_cast<const char*>(at);
-    return first[0] == static_cast<char>(value) && std::memcmp(first, first + 1, bytes - 1) == 0;
-  }
-
- private:
-  void map(void* at, int flags) {
-    void* const got = ::mmap(at, bytes_, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
-    ASSERT_NE(got, MAP_FAILED);
-    data_ = static_cast<char*>(got);
-  }
-  const std::size_t bytes_;
-  char* data_ = nullptr;
-};
-
-class CudaLaws : public testing::Test {
- protected:
-  static constexpr std::size_t kBytes = 8 * kMiB;
-
-  void SetUp() override {
-    if (std::getenv("LD_PRELOAD") == nullptr) GTEST_SKIP() << "needs the preload";
-    if (!madeUpPins()) GTEST_SKIP() << "needs io_uring to pin pages";
-    ASSERT_EQ(cuInit(0), kSuccess);
-    ASSERT_EQ(cuDevicePrimaryCtxRetain(&context_, 0), kSuccess);
-    ASSERT_EQ(cuCtxSetCurrent(context_), kSuccess);
-    madeUpSetFreeMemory(std::size_t{64} << 30);
-    ASSERT_EQ(cuMemAlloc_v2(&device_, 2 * kBytes), kSuccess);
-    ASSERT_EQ(cuStreamCreate(&stream_, 1), kSuccess);
-  }
-
-  /// Copies the memory until it is registered. False: it never is.
-  bool register_by_use(Memory& memory) {
-    for (int i = 0; i < 400; ++i) {
-      memory.fill(i % 100);
-      EXPECT_EQ(cuMemcpyHtoD_v2(device_, memory.data(), memory.bytes()), kSuccess);
-      EXPECT_TRUE(Memory::holds(madeUpDeviceBytes(device_), memory.bytes(), i % 100));
-      if (is_registered(memory.data())) return true;
-      ::usleep(1000);
-    }
-    return false;
-  }
-  static bool is_registered(const void* at) {
-    const void* begin = nullptr;
-    std::size_t bytes = 0;
-    return madeUpRegistration(at, &begin, &bytes) != 0;
-  }
-  bool device_holds(std::size_t bytes, int value) const {
-    return Memory::holds(madeUpDeviceBytes(device_), bytes, value);
-  }
-
-  Context context_ = nullptr;
-  DevicePointer device_ = 0;
-  Stream stream_ = nullptr;
-};
+class CudaLaws : public CudaProgram {};
 
 TEST_F(CudaLaws, ABufferThatIsCopiedAgainAndAgainIsRegistered) {
   Memory memory(kBytes);
@@ -326,22 +224,61 @@ TEST_F(CudaLaws, CopiesGoOnWhereNothingCanBeRegistered) {
   }
 }
 
-TEST_F(CudaLaws, ACopyThatWaitsForItsStreamKeepsNoOtherCallOut) {
-  Memory memory(kBytes);
-  ASSERT_TRUE(register_by_use(memory));
-  memory.fill(21);
-  ASSERT_EQ(madeUpCloseGate(stream_), 0);
-  std::thread waiting([&] {
-    EXPECT_EQ(cuCtxSetCurrent(context_), kSuccess);
-    EXPECT_EQ(cuMemcpyDtoHAsync_v2(memory.data() + 4 * kMiB, device_, kMiB, stream_), kSuccess);
-  });
-  ::usleep(50'000);
-  // The program opens the stream only after this call, as it may. (Its unregister would wait for the copy
-  // without us too.)
-  EXPECT_EQ(cuMemHostRegister_v2(memory.data(), kMiB, 1), kSuccess);
-  ASSERT_EQ(madeUpOpenGate(stream_), 0);
-  waiting.join();
-  EXPECT_EQ(cuMemHostUnregister(memory.data()), kSuccess);
+/// A copy of registered memory waits for a stream that the program opens only after other calls on that
+/// memory. They wait for a copy's lease, so the waiting copy must hold none.
+class CudaLawsBesideAWaitingCopy : public CudaLaws {
+ protected:
+  /// `call` uses the first half of the memory, the copy that waits the second.
+  template <class Call>
+  void check(Call&& call) {
+    ASSERT_TRUE(register_by_use(memory_));
+    memory_.fill(21);
+    ASSERT_EQ(madeUpCloseGate(stream_), 0);
+    std::thread waiting([&] {
+      EXPECT_EQ(cuCtxSetCurrent(context_), kSuccess);
+      EXPECT_EQ(cuMemcpyDtoHAsync_v2(memory_.data() + kBytes / 2, device_, kBytes / 2, stream_), kSuccess);
+    });
+    EXPECT_TRUE(eventually([] { return madeUpWaiting() == 1; }));
+    EXPECT_GT(madeUpPending(stream_), 0u);
+    call();
+    EXPECT_GT(madeUpPending(stream_), 0u) << "the gate is closed still";
+    ASSERT_EQ(madeUpOpenGate(stream_), 0);
+    waiting.join();
+  }
+  Memory memory_{kBytes};
+};
+
+// (Its unregister would wait for the copy without us too.)
+TEST_F(CudaLawsBesideAWaitingCopy, TheProgramsOwnRegisterReturns) {
+  check([&] { EXPECT_EQ(cuMemHostRegister_v2(memory_.data(), kMiB, 1), kSuccess); });
+  EXPECT_EQ(cuMemHostUnregister(memory_.data()), kSuccess);
+}
+
+TEST_F(CudaLawsBesideAWaitingCopy, ACopyInRowsReturns) {
+  Copy2D rows{};
+  rows.source = {
+      .x = 0, .y = 0, .type = 1, .host = memory_.data(), .device = 0, .array = nullptr, .pitch = 8192};
+  rows.destination = {.x = 0,
+                      .y = 0,
+                      .type = 2,
+                      .host = nullptr,
+                      .device = device_ + kBytes,
+                      .array = nullptr,
+                      .pitch = 4096};
+  rows.width = 4096, rows.height = 64;
+  check([&] { EXPECT_EQ(cuMemcpy2D_v2(&rows), kSuccess); });
+  EXPECT_TRUE(Memory::holds(madeUpDeviceBytes(device_ + kBytes), 64 * 4096, 21));
+}
+
+TEST_F(CudaLawsBesideAWaitingCopy, ANodeOfAGraphIsMade) {
+  void *graph = nullptr, *node = nullptr;
+  ASSERT_EQ(cuGraphCreate(&graph, 0), kSuccess);
+  Copy3D copy{};
+  copy.source.type = 1, copy.source.host = memory_.data();
+  copy.destination.type = 2, copy.destination.device = device_ + kBytes;
+  copy.width = kMiB, copy.height = 1, copy.depth = 1;
+  check([&] { EXPECT_EQ(cuGraphAddMemcpyNode(&node, graph, nullptr, 0, &copy, context_), kSuccess); });
+  EXPECT_FALSE(is_registered(memory_.data()));
 }
 
 TEST_F(CudaLaws, ASmallCopyIntoABlockingStreamReturnsBesideAGatedLegacyStream) {
@@ -390,9 +327,9 @@ TEST_F(CudaLaws, ADestructorOfAStaticObjectCopiesAsWithoutUs) {
 TEST_F(CudaLaws, AProcessThatIsStoppedCopiesAsWithoutUs) {
   Memory kept(kBytes), fresh(kBytes);
   ASSERT_TRUE(register_by_use(kept));
-  ASSERT_FALSE(pinion::node::ask_to_stop(::getpid()));
-  ASSERT_TRUE(pinion::test::eventually([] {
-    const auto answer = pinion::node::stop_answer(::getpid());
+  ASSERT_FALSE(node::ask_to_stop(::getpid()));
+  ASSERT_TRUE(eventually([] {
+    const auto answer = node::stop_answer(::getpid());
     return answer && answer->registered == 0;
   }));
   EXPECT_FALSE(is_registered(kept.data()));
@@ -447,3 +384,4 @@ TEST_F(CudaLaws, AnotherThreadsKernelSeesACopyWholeOrNotAtAll) {
 }
 
 }  // namespace
+}  // namespace pinion::test

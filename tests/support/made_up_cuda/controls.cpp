@@ -170,6 +170,11 @@ void madeUpFailTransfer(unsigned long long nth, int code) {
   world().settings.failing_with = code;
 }
 
+void madeUpLeaveOldBytes(int on) {
+  const Lock lock(world().mutex);
+  world().settings.leaves_old_bytes = on != 0;
+}
+
 unsigned long long madeUpCopied(int way) {
   const Lock lock(world().mutex);
   return way < kPinned || way > kWaited ? 0 : world().moved[way];

@@ -64,6 +64,8 @@
   X(unsigned long long, madeUpCopied, (int way))                                                          \
   /* The nth transfer from now on fails with the code after a part of its bytes; the context breaks. */   \
   X(void, madeUpFailTransfer, (unsigned long long nth, int code))                                         \
+  /* 1: from now on transfers of pinned memory leave the second half of their bytes as they were. */      \
+  X(void, madeUpLeaveOldBytes, (int on))                                                                  \
   /* Registering holds up all calls of its context so long, as the driver's lock does (0 at first). */    \
   X(void, madeUpHoldWhileRegistering, (unsigned long long microseconds))                                  \
   /* The pieces of work that a stream has not done. */                                                    \

@@ -116,6 +116,12 @@ Result take_failure() {
   return settings.failing_with;
 }
 
+bool leaves_old_bytes(const Transfer& t) {
+  if (!t.from.registration && !t.to.registration) return false;
+  const Lock lock(world().mutex);
+  return world().settings.leaves_old_bytes;
+}
+
 Result move_rows(const Transfer& t, const std::vector<char>* staged) {
   const char* next = staged ? staged->data() : nullptr;
   for (std::size_t slice = 0; slice < t.depth; ++slice) {
@@ -135,7 +141,7 @@ Result run(const Transfer& t, const std::vector<char>* staged) {
   const Use from_use(staged ? nullptr : t.from.registration), to_use(t.to.registration);
   if (!from_use.valid() || !to_use.valid()) return kLaunchFailed;
   const Result ordered = take_failure();
-  if (!ordered) return move_rows(t, staged);
+  if (!ordered && !leaves_old_bytes(t)) return move_rows(t, staged);
   // A failure comes after a part of the work.
   Transfer part = t;
   (part.height > 1 ? part.height : part.width) /= 2;

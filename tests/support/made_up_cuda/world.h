@@ -53,6 +53,7 @@ struct Settings {
   std::chrono::microseconds hold_while_registering{0};
   unsigned long long failing_transfer = 0;  ///< 1: the next one fails; 0: none
   Result failing_with = kSuccess;
+  bool leaves_old_bytes = false;  ///< transfers of pinned memory do half of their work
   bool strict_exit = false;
 };
 
