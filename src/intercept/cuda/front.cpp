@@ -16,6 +16,7 @@
 #include "intercept/cuda/end_of_copy.h"
 #include "intercept/cuda/registrations.h"
 #include "intercept/cuda/shadow.h"
+#include "intercept/cuda/stack_room.h"
 #include "intercept/cuda/staged_copy.h"
 #include "intercept/cuda/submission_gate.h"
 #include "monitor/memory_events.h"
@@ -141,7 +142,7 @@ bool find_lease(Registrations& registrations, const LinearCopy& copy, const Entr
     if (registrations.try_lease(copy, entry, use)) return true;
     if (pays(registrations, copy) && !memory_events::brackets().sight.blind() &&
         registrations.has_room(range) && host_ranges().may_register(range) &&
-        is_pageable(driver(), copy.host) && registrations.can_register()) {
+        is_pageable(driver(), copy.host) && has_room_on_stack() && registrations.can_register()) {
       g_history.registered(range);
       return registrations.lease(copy, entry, use);
     }

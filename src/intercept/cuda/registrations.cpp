@@ -21,6 +21,7 @@
 #include "intercept/cuda/copy_check.h"
 #include "intercept/cuda/driver.h"
 #include "intercept/cuda/end_of_copy.h"
+#include "intercept/cuda/stack_room.h"
 #include "intercept/same_build.h"
 
 namespace pinion::cuda {
@@ -76,6 +77,7 @@ Registrations* Registrations::running() {
 
 Registrations* Registrations::start() {
   if (current_context(driver()) == nullptr) return nullptr;  // the call fails as it is
+  if (!has_room_on_stack()) return nullptr;                  // another thread's copy starts it
   const MutexLock lock(g_starting);
   if (g_off.load()) return nullptr;
   if (Registrations* const known = started()) return known;

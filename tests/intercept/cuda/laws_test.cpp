@@ -1,5 +1,7 @@
 // The laws of the front for CUDA, from outside (program.h).
 #include <gtest/gtest.h>
+#include <limits.h>
+#include <pthread.h>
 #include <signal.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -293,6 +295,61 @@ TEST_F(CudaLaws, ASmallCopyIntoABlockingStreamReturnsBesideAGatedLegacyStream) {
   ASSERT_EQ(madeUpOpenGate(nullptr), 0);
   ASSERT_EQ(cuStreamSynchronize(blocking), kSuccess);
   EXPECT_TRUE(device_holds(kMiB, 31));
+}
+
+/// Runs work on a thread with the smallest stack that a program may ask for; returns its result.
+bool on_smallest_stack(bool (*work)(void*), void* argument) {
+  struct Call {
+    bool (*work)(void*);
+    void* argument;
+    bool result;
+  } call{work, argument, false};
+  pthread_attr_t attributes;
+  pthread_t thread;
+  EXPECT_EQ(::pthread_attr_init(&attributes), 0);
+  EXPECT_EQ(::pthread_attr_setstacksize(&attributes, PTHREAD_STACK_MIN), 0);
+  const auto run = [](void* given) -> void* {
+    auto* const made = static_cast<Call*>(given);
+    made->result = made->work(made->argument);
+    return nullptr;
+  };
+  EXPECT_EQ(::pthread_create(&thread, &attributes, run, &call), 0);
+  EXPECT_EQ(::pthread_join(thread, nullptr), 0);
+  ::pthread_attr_destroy(&attributes);
+  return call.result;
+}
+
+TEST_F(CudaLaws, ThreadsWithTheSmallestStacksCopy) {
+  struct Copies {
+    Context context;
+    DevicePointer device;
+    Stream stream;
+    char* memory;
+  };
+  const auto copy_all = [](void* given) {
+    const Copies& c = *static_cast<Copies*>(given);
+    bool good = cuCtxSetCurrent(c.context) == kSuccess;
+    for (int i = 0; i < 4; ++i) {
+      for (const std::size_t bytes : {std::size_t{4096}, kMiB, kBytes}) {
+        good = good && cuMemcpyHtoD_v2(c.device, c.memory, bytes) == kSuccess &&
+               cuMemcpyHtoDAsync_v2(c.device, c.memory, bytes, c.stream) == kSuccess &&
+               cuMemcpyDtoH_v2(c.memory, c.device, bytes) == kSuccess &&
+               cuMemcpyDtoHAsync_v2(c.memory, c.device, bytes, c.stream) == kSuccess;
+      }
+    }
+    return good;
+  };
+  Memory registered(kBytes), other(kBytes);
+  Copies copies{context_, device_, stream_, other.data()};
+  EXPECT_TRUE(on_smallest_stack(copy_all, &copies)) << "before Pinion has started";
+  ASSERT_TRUE(register_by_use(registered));
+  EXPECT_TRUE(on_smallest_stack(copy_all, &copies)) << "where registering pays";
+  copies.memory = registered.data();
+  registered.fill(51);
+  EXPECT_TRUE(on_smallest_stack(copy_all, &copies)) << "a registered buffer";
+  EXPECT_TRUE(registered.holds(51));
+  EXPECT_TRUE(device_holds(kBytes, 51));
+  EXPECT_TRUE(is_registered(registered.data()));
 }
 
 /// Copies as the process ends, like a session of a library.
