@@ -280,8 +280,6 @@ Json gpus_here() {
 
 namespace {
 
-constexpr std::size_t kReadAtOnce = 2 * kMiB;
-
 std::string rate(const Json& gpu, const char* way) {
   return fmt::format("{} {:.1f} and {:.1f} GB/s", way, gpu.value(fmt::format("{}_to_gpu", way), 0.),
                      gpu.value(fmt::format("{}_from_gpu", way), 0.));

@@ -41,6 +41,10 @@ constexpr bool is_sticky(Result result) {
          result == kAssert || (result >= kHardwareStackError && result <= kLaunchFailed);
 }
 
+/// An asynchronous copy of pageable memory to the GPU of up to so many bytes returns once they are read, even
+/// while its stream is held back: measured (docs/gpu-driver.md). CUDA promises it for 64 KiB.
+inline constexpr std::size_t kReadAtOnce = std::size_t{2} << 20;
+
 /// Flags of cuMemHostRegister.
 inline constexpr unsigned kRegisterPortable = 1;
 inline constexpr unsigned kRegisterReadOnly = 8;

@@ -31,9 +31,6 @@ using Plain = FunctionRef<Result(void* host)>;
 constexpr std::size_t kLeastUse = std::size_t{64} << 10;
 /// Smaller copies gain little by three threads and a ring.
 constexpr std::size_t kLeastStaged = std::size_t{4} << 20;
-/// An asynchronous copy to the GPU of up to so many bytes returns before the stream has come to it: its bytes
-/// have been read. So a program may gate the stream, and open it after the call.
-constexpr std::size_t kReadAtOnce = std::size_t{2} << 20;
 /// A context of our own takes half a GiB of GPU memory: it is made once so many bytes were copied.
 constexpr std::uint64_t kWorthAContext = std::uint64_t{256} << 20;
 
@@ -45,7 +42,8 @@ void nap() {
   ::nanosleep(&time, nullptr);
 }
 
-/// Whether the program relies on the function to return before the stream has come to the copy.
+/// Whether the program may rely on the function to return before the stream has come to the copy: it may open
+/// the stream after the call. Where a driver waits below kReadAtOnce, such copies only gain less.
 bool returns_at_once(const LinearCopy& copy) {
   return copy.async && copy.direction == Direction::to_device && copy.bytes <= kReadAtOnce;
 }

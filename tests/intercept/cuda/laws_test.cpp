@@ -93,6 +93,24 @@ TEST_F(CudaLaws, ALargeAsynchronousCopyHasReadItsBytesWhenItReturns) {
   }
 }
 
+TEST_F(CudaLaws, ADriverThatReadsLessAtOnceIsWaitedForAsWithoutUs) {
+  madeUpSetAsyncLimit(std::size_t{64} << 10);
+  Memory memory(kMiB);
+  ASSERT_TRUE(register_by_use(memory));
+  memory.fill(41);
+  ASSERT_EQ(madeUpCloseGate(stream_), 0);
+  std::thread waiting([&] {
+    EXPECT_EQ(cuCtxSetCurrent(context_), kSuccess);
+    EXPECT_EQ(cuMemcpyHtoDAsync_v2(device_, memory.data(), kMiB, stream_), kSuccess);
+    memory.fill(42);
+  });
+  EXPECT_TRUE(eventually([] { return madeUpWaiting() == 1; }));
+  ASSERT_EQ(madeUpOpenGate(stream_), 0);
+  waiting.join();
+  ASSERT_EQ(cuStreamSynchronize(stream_), kSuccess);
+  EXPECT_TRUE(device_holds(kMiB, 41));
+}
+
 TEST_F(CudaLaws, RegisteredMemoryLooksAsWithoutUs) {
   Memory memory(kBytes);
   ASSERT_TRUE(register_by_use(memory));
