@@ -7,6 +7,7 @@
 #include "base/on_monotonic.h"
 #include "base/warning.h"
 #include "engine/lease_path.h"
+#include "engine/preparation.h"
 #include "placement/arena_figures.h"
 #include "predict/played_schedule.h"
 #include "retention/make.h"
@@ -144,6 +145,7 @@ void Helper::stand_aside() {
 }
 
 void Helper::let_everything_go() {
+  Preparation::let_all_go(lease_path_);
   domains_.for_each([this](const DomainSlot& slot) { lease_path_.arena_closing().leave(slot.number); });
   work_.retire_all_idle();
   lease_path_.arena_closing().end_closed();

@@ -41,6 +41,10 @@ All& all() {
   return *preparations;
 }
 
+Error stopped_by_user() {
+  return Error::make(ECANCELED, "`pinion stop` has stopped Pinion here: memory stays registered no longer");
+}
+
 /// Most bytes of one pin. GPU drivers from r580 on refuse 512 GiB; Linux 6.11 to 6.13 refuse 2 GiB.
 std::size_t most_of_a_pin() {
   utsname system{};
@@ -99,6 +103,10 @@ Preparation::Preparation(LeasePath& leases, int domain, CallSite site, const Req
 
 std::unique_ptr<Preparation> Preparation::start(LeasePath& leases, int domain, CallSite site,
                                                 const Request& request, Error& error) {
+  if (leases.stopped()) {
+    error = stopped_by_user();
+    return nullptr;
+  }
   std::unique_ptr<Preparation> made(new Preparation(leases, domain, site, request));
   error = made->check_room();
   if (error) return nullptr;
@@ -213,6 +221,14 @@ void Preparation::end_all() {
     preparation->cancel();
     preparation->join();
   }
+}
+
+void Preparation::let_all_go(const LeasePath& leases) {
+  // Whoever has the mutex may wait for a thread that waits for the caller.
+  if (!all().mutex.try_lock()) return;
+  const MutexLock lock(all().mutex, std::adopt_lock);
+  for (Preparation* preparation : all().list)
+    if (&preparation->leases_ == &leases) preparation->let_go();
 }
 
 void Preparation::forget_after_fork() {
@@ -335,6 +351,17 @@ void Preparation::roll_back(ThreadContext& thread) {
     leases_.undo(thread, piece.transfer);
   });
   prepared_.store(0, std::memory_order_relaxed);
+}
+
+void Preparation::let_go() {
+  cancel();
+  ThreadContext* const thread = this_thread();
+  {
+    const MutexLock lock(mutex_);
+    if (!over_ || error_ || thread == nullptr) return;
+    error_ = stopped_by_user();
+  }
+  roll_back(*thread);
 }
 
 }  // namespace pinion

@@ -61,6 +61,9 @@ class Preparation {
 
   /// Cancels all that are under way, and waits for their threads.
   static void end_all();
+  /// Rolls those of a run back, because the process was asked to keep nothing. One that is under way does it
+  /// itself. Called again and again: one may have begun meanwhile.
+  static void let_all_go(const LeasePath& leases);
   static void forget_after_fork();
 
  private:
@@ -85,6 +88,7 @@ class Preparation {
   void give_way() const;
   void finish(ThreadContext* thread, const Error& error);
   void roll_back(ThreadContext& thread);
+  void let_go();
   bool stopped() const { return stop_.load(std::memory_order_relaxed); }
 
   LeasePath& leases_;

@@ -13,6 +13,7 @@
 #include <string>
 #include <thread>
 
+#include "node/stop_request.h"
 #include "pinion/pinion.h"
 #include "support/eventually.h"
 #include "support/program_device.h"
@@ -380,6 +381,46 @@ TEST_F(Preparing, BadRequestsAreNamed) {
   EXPECT_EQ(pinion_preparation_cancel(nullptr), EINVAL);
   EXPECT_EQ(pinion_preparation_end(nullptr), EINVAL);
   EXPECT_EQ(preparation_, nullptr);
+}
+
+// The last tests, since a process that was asked stays stopped.
+TEST_F(Preparing, WhatIsUnderWayIsRolledBackInAProcessThatIsStopped) {
+  start();
+  const Heap memory(16);
+  Barrier barrier;
+  operations_.refuse = [&](const Operations::Live&, std::size_t live) {
+    if (live == 3) barrier.pass();
+    return 0;
+  };
+  ASSERT_EQ(prepare(memory), 0) << pinion_last_error();
+  ASSERT_TRUE(eventually([&] { return barrier.arrived > 0; }));
+  EXPECT_FALSE(pinion::node::ask_to_stop(::getpid()));
+  EXPECT_TRUE(eventually([] { return pinion::node::stop_answer(::getpid()).has_value(); }));
+  barrier.open();
+  EXPECT_EQ(ended(), ECANCELED);
+  EXPECT_EQ(operations_.live(), 0u);
+}
+
+TEST_F(Preparing, AProcessThatIsStoppedKeepsNothingPrepared) {
+  start("retention=leave-pinned");
+  const Heap memory(16), other(2);
+  ASSERT_EQ(prepare(memory), 0) << pinion_last_error();
+  ASSERT_EQ(ended(), 0);
+  ASSERT_EQ(operations_.live(), 8u);
+  EXPECT_FALSE(pinion::node::ask_to_stop(::getpid()));
+  EXPECT_TRUE(eventually([&] { return operations_.live() == 0; }));
+  EXPECT_EQ(ended(), ECANCELED);
+  EXPECT_EQ(state().prepared_bytes, 0u);
+  end();
+  EXPECT_EQ(prepare(other), ECANCELED);
+  EXPECT_NE(std::string(pinion_last_error()).find("`pinion stop` has stopped Pinion here"), std::string::npos)
+      << pinion_last_error();
+  EXPECT_EQ(preparation_, nullptr);
+  pinion_lease lease = PINION_LEASE_INIT;
+  EXPECT_EQ(pinion_acquire(domain_, memory.page(0), kPage, PINION_ACCESS_READ, &lease), 0)
+      << "transfers register on demand";
+  EXPECT_EQ(operations_.live(), 1u);
+  EXPECT_EQ(pinion_release(&lease), 0);
 }
 
 }  // namespace
