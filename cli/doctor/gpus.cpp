@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cctype>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -47,6 +46,7 @@ constexpr auto kReturnsBy = std::chrono::milliseconds(200);
   X(count, "cuDeviceGetCount", (int*))                                                        \
   X(name, "cuDeviceGetName", (char*, int, Ordinal))                                           \
   X(pci, "cuDeviceGetPCIBusId", (char*, int, Ordinal))                                        \
+  X(attribute, "cuDeviceGetAttribute", (int*, int, Ordinal))                                  \
   X(retain, "cuDevicePrimaryCtxRetain", (Context*, Ordinal))                                  \
   X(make_current, "cuCtxSetCurrent", (Context))                                               \
   X(memory_info, "cuMemGetInfo_v2", (std::size_t*, std::size_t*))                             \
@@ -173,11 +173,10 @@ std::size_t most_at_once(const Calls& calls, Context context, DevicePointer devi
   return returns * kStep;
 }
 
-/// -1: unknown, or the machine has one node.
-int numa_node_of(std::string pci) {
-  std::transform(pci.begin(), pci.end(), pci.begin(), [](unsigned char c) { return std::tolower(c); });
-  const std::string text = read_text("/sys/bus/pci/devices/" + pci + "/numa_node");
-  return text.empty() ? -1 : std::atoi(text.c_str());
+/// -1: the driver does not say.
+int numa_node_of(const Calls& calls, Ordinal gpu) {
+  int node = -1;
+  return calls.attribute(&node, kAttributeHostNumaNode, gpu) == kSuccess ? node : -1;
 }
 
 struct Pair {
@@ -221,7 +220,7 @@ Json measure(const Calls& calls, Ordinal gpu) {
   need(calls.pci(pci.data(), static_cast<int>(pci.size() - 1), gpu), "cuDeviceGetPCIBusId");
   Json json{{"name", std::string(name.data())},
             {"pci", std::string(pci.data())},
-            {"numa_node", numa_node_of(pci.data())}};
+            {"numa_node", numa_node_of(calls, gpu)}};
   Context context = nullptr;
   need(calls.retain(&context, gpu), "cuDevicePrimaryCtxRetain");
   need(calls.make_current(context), "cuCtxSetCurrent");

@@ -84,7 +84,7 @@ under_pressure --retention leave-pinned
 
 "$pinion" doctor --gpus >"$work/doctor" 2>&1 || fail "doctor --gpus: status $?: $(cat "$work/doctor")"
 one_line "$work/doctor" >"$work/doctor.line"
-for text in 'Made-up GPU at 0000:ff:1f.7, CUDA 13.0: ' 'asynchronous copies to it return at once up to 2.00 MiB'; do
+for text in 'Made-up GPU at 0000:ff:1f.7 (NUMA node 0), CUDA 13.0: ' 'asynchronous copies to it return at once up to 2.00 MiB'; do
   grep -qF "$text" "$work/doctor.line" || fail "doctor --gpus: no '$text': $(cat "$work/doctor")"
 done
 "$pinion" doctor --gpu-costs "$work/gpu.nic" || fail "doctor --gpu-costs: status $?"

@@ -59,6 +59,8 @@ inline constexpr int kCaptureNone = 0;
 /// Attributes of pointers.
 inline constexpr int kAttributeContext = 1, kAttributeMemoryType = 2, kAttributeIsManaged = 8,
                      kAttributeRangeStart = 11, kAttributeRangeSize = 12;
+/// The NUMA node next to a device. Drivers before 12.2 do not know this attribute.
+inline constexpr int kAttributeHostNumaNode = 134;
 inline constexpr unsigned kMemoryTypeHost = 1, kMemoryTypeDevice = 2;
 
 /// The handles of the legacy stream and of the per-thread default stream. A null stream is one of the two,
@@ -93,6 +95,7 @@ inline const Stream kThreadStream = reinterpret_cast<Stream>(2);
 /// Calls that older drivers lack: null there.
 #define PINION_CUDA_OPTIONAL_CALLS(X)                                                        \
   X(context_id, "cuCtxGetId", (Context, unsigned long long*))                                \
+  X(device_attribute, "cuDeviceGetAttribute", (int*, int, Ordinal))                          \
   X(address_range, "cuMemGetAddressRange_v2", (DevicePointer*, std::size_t*, DevicePointer)) \
   X(host_flags, "cuMemHostGetFlags", (unsigned*, void*))                                     \
   X(host_device_pointer, "cuMemHostGetDevicePointer_v2", (DevicePointer*, void*, unsigned))  \

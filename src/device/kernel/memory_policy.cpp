@@ -47,15 +47,31 @@ MemoryPolicy MemoryPolicy::of_this_thread() {
   if ((mode & kModeMask) != kDefault && (mode & kModeMask) != kLocal) return policy;
   unsigned cpu = 0, node = 0;
   if (is_error(raw_system_call(SYS_getcpu, arguments_of(&cpu, &node, 0L))) || node >= kMostNodes) return {};
-  policy.mode_ = kPreferred;
-  policy.nodes_ = {};
-  policy.nodes_[node / kWordBits] = 1UL << (node % kWordBits);
+  policy.prefer(node);
   return policy;
+}
+
+void MemoryPolicy::prefer(unsigned node) {
+  mode_ = kPreferred;
+  nodes_ = {};
+  nodes_[node / kWordBits] = 1UL << (node % kWordBits);
 }
 
 void MemoryPolicy::apply() const {
   if (changes_nothing()) return;
   raw_system_call(SYS_set_mempolicy, arguments_of(mode_, nodes_.data(), kMostNodes + 1));
+}
+
+void prefer_node(Range pages, int node) {
+  int mode = kDefault;
+  if (node < 0 || static_cast<std::size_t>(node) >= MemoryPolicy::kMostNodes ||
+      is_error(raw_system_call(SYS_get_mempolicy, arguments_of(&mode, 0L, 0L, 0L, 0L))) || mode != kDefault)
+    return;
+  MemoryPolicy policy;
+  policy.prefer(static_cast<unsigned>(node));
+  // A node that is not there, or not the process's to use, is refused.
+  raw_system_call(SYS_mbind, arguments_of(pages.begin, pages.bytes(), policy.mode_, policy.nodes_.data(),
+                                          MemoryPolicy::kMostNodes + 1, 0L));
 }
 
 }  // namespace pinion

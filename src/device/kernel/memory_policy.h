@@ -8,6 +8,8 @@
 #include <array>
 #include <cstddef>
 
+#include "base/range.h"
+
 namespace pinion {
 
 class MemoryPolicy {
@@ -24,12 +26,20 @@ class MemoryPolicy {
   bool changes_nothing() const { return mode_ < 0; }
 
  private:
+  friend void prefer_node(Range pages, int node);
   static constexpr std::size_t kMostNodes = 1024;
   static constexpr std::size_t kWordBits = 8 * sizeof(unsigned long);
+
+  /// The node first, then others.
+  void prefer(unsigned node);
 
   int mode_ = -1;
   std::array<unsigned long, kMostNodes / kWordBits> nodes_{};
 };
+
+/// Lets faults in the range take memory of the node first. A policy that the calling thread has from its
+/// program stays in force. Whole pages, not touched yet.
+void prefer_node(Range pages, int node);
 
 /// Nodes that have memory; 1 where the kernel does not say.
 unsigned memory_nodes();

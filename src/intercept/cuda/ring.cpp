@@ -8,6 +8,7 @@
 #include "base/range.h"
 #include "base/warning.h"
 #include "device/cuda/host_ranges.h"
+#include "device/kernel/memory_policy.h"
 #include "intercept/cuda/submission_gate.h"
 
 namespace pinion::cuda {
@@ -18,8 +19,18 @@ using namespace staging;
 
 constexpr std::size_t kHugepage = 2 * kMiB;
 
+/// Of the current context's device; -1: unknown.
+int numa_node(const Driver& driver) {
+  Ordinal device = 0;
+  int node = -1;
+  if (driver.device_attribute == nullptr || driver.context_device(&device) != kSuccess ||
+      driver.device_attribute(&node, kAttributeHostNumaNode, device) != kSuccess)
+    return -1;
+  return node;
+}
+
 /// Null: there is none to be had.
-char* map_ring() {
+char* map_ring(const Driver& driver) {
   void* const mapped =
       ::mmap(nullptr, kRingBytes + kHugepage, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   if (mapped == MAP_FAILED) return nullptr;
@@ -31,6 +42,7 @@ char* map_ring() {
   auto* const ring = reinterpret_cast<char*>(aligned);
   ::madvise(ring, kRingBytes, MADV_HUGEPAGE);
   ::madvise(ring, kRingBytes, MADV_DONTFORK);
+  prefer_node(Range::of(ring, kRingBytes), numa_node(driver));
   if (host_ranges().begin_registration(Range::of(ring, kRingBytes))) return ring;
   ::munmap(ring, kRingBytes);
   return nullptr;
@@ -144,7 +156,7 @@ PinnedRings::Prepared PinnedRings::prepare(Ring& ring, const Driver& driver) {
 
 Result PinnedRings::register_memory(Ring& ring, const Driver& driver) {
   for (;;) {
-    if (ring.memory == nullptr) ring.memory = map_ring();
+    if (ring.memory == nullptr) ring.memory = map_ring(driver);
     if (ring.memory == nullptr) return kOutOfMemory;
     const Result registered = driver.host_register(ring.memory, kRingBytes, kRegisterPortable);
     if (registered == kAlreadyRegistered && !(ring.registered_by == ring.key)) {

@@ -2,8 +2,12 @@
 #include "intercept/cuda/ring.h"
 
 #include <gtest/gtest.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
+#include <array>
 #include <atomic>
+#include <bit>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -28,6 +32,7 @@ struct World {
   std::map<void*, std::size_t> registered;
   Result refuse_register = kSuccess;
   int events = 0, refuse_event_at = -1;
+  std::optional<int> node;  ///< next to the device; empty: the driver does not say
 };
 World world;
 
@@ -55,6 +60,13 @@ const Driver kDriver = [] {
   driver.event_create = event_create;
   driver.event_destroy = event_destroy;
   driver.exchange_capture_mode = [](int*) { return kSuccess; };
+  driver.context_device = [](Ordinal* device) { return *device = 3, kSuccess; };
+  driver.device_attribute = [](int* value, int attribute, Ordinal device) {
+    EXPECT_EQ(attribute, kAttributeHostNumaNode);
+    EXPECT_EQ(device, 3);
+    if (world.node) *value = *world.node;
+    return world.node ? kSuccess : kInvalidValue;
+  };
   return driver;
 }();
 
@@ -69,6 +81,7 @@ class Ring : public testing::Test {
     world.refuse_register = kSuccess;
     world.events = 0;
     world.refuse_event_at = -1;
+    world.node.reset();
   }
   auto part(std::size_t bytes, const ContextKey& key = context(1)) {
     return std::make_unique<PinnedRings::Part>(*rings_, kDriver, key, bytes);
@@ -238,6 +251,55 @@ TEST_F(Ring, OneThreadPreparesAndNobodyWaits) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_GT(got, 0);
   EXPECT_EQ(world.registered.size(), 1u);
+}
+
+/// Rings on NUMA nodes.
+class RingOnNode : public Ring {
+ protected:
+  static constexpr int kPreferred = 1, kBind = 2;  // of <linux/mempolicy.h>, as kOfAddress
+
+  void SetUp() override {
+    Ring::SetUp();
+    if (::syscall(SYS_get_mempolicy, nullptr, nullptr, 0, nullptr, 0) != 0)
+      GTEST_SKIP() << "this machine keeps memory policies to itself";
+  }
+  /// The node that a new ring's memory prefers; empty: it has no policy.
+  std::optional<int> node_of_new_ring() {
+    world.registered.clear();
+    rings_ = std::make_unique<PinnedRings>();
+    const auto first = part(kMiB);
+    if (world.registered.size() != 1) return ADD_FAILURE() << "no ring", std::nullopt;
+    constexpr int kOfAddress = 2;
+    int mode = -1;
+    std::array<unsigned long, 16> nodes{};
+    EXPECT_EQ(
+        ::syscall(SYS_get_mempolicy, &mode, nodes.data(), 1025, world.registered.begin()->first, kOfAddress),
+        0);
+    if (mode != kPreferred) return std::nullopt;
+    return std::countr_zero(nodes[0]);
+  }
+};
+
+TEST_F(RingOnNode, ItsMemoryIsTakenNextToTheDevice) {
+  world.node = 0;
+  EXPECT_EQ(node_of_new_ring(), 0);
+}
+
+TEST_F(RingOnNode, WithoutAUsableNodeItIsLikeOtherMemory) {
+  EXPECT_EQ(node_of_new_ring(), std::nullopt) << "a driver that does not say";
+  for (const int node : {-1, 1023, 1024, 1 << 30}) {
+    world.node = node;
+    EXPECT_EQ(node_of_new_ring(), std::nullopt) << node;
+  }
+}
+
+TEST_F(RingOnNode, AThreadWithAPolicyOfItsOwnKeepsIt) {
+  world.node = 0;
+  std::thread([&] {
+    const unsigned long first_node = 1;
+    ASSERT_EQ(::syscall(SYS_set_mempolicy, kBind, &first_node, 8 * sizeof first_node), 0);
+    EXPECT_EQ(node_of_new_ring(), std::nullopt);
+  }).join();
 }
 
 TEST_F(Ring, AForkedChildHasItsOwn) {

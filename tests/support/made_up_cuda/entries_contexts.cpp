@@ -126,8 +126,8 @@ Result cuDeviceGetAttribute(int* value, int attribute, int device) {
   MADE_UP_CALL(Need::kInitialized);
   if (!value) return kInvalidValue;
   if (device != 0) return kInvalidDevice;
-  // The multiprocessors, unified addressing, 9.0, host memory that is registered read-only.
-  constexpr int kKnown[][2] = {{16, 132}, {41, 1}, {75, 9}, {76, 0}, {113, 1}};
+  // The multiprocessors, unified addressing, 9.0, host memory that is registered read-only, the NUMA node.
+  constexpr int kKnown[][2] = {{16, 132}, {41, 1}, {75, 9}, {76, 0}, {113, 1}, {134, 0}};
   *value = 0;
   for (const auto& known : kKnown) {
     if (known[0] == attribute) *value = known[1];
