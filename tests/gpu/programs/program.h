@@ -27,6 +27,10 @@ struct MoreCalls {
 };
 const MoreCalls& more_calls();
 
+/// Returns what the program calls for a symbol of the driver's: the function itself, or the front's wrapper
+/// where the front is linked into the program (tests/intercept/cuda/front_inside.cpp).
+void* called_for(const char* symbol, void* function);
+
 /// Ends the process with status 2 and one line if the call failed.
 void must(Result result, const char* what);
 [[noreturn]] void give_up(const char* what);

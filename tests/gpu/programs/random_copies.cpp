@@ -25,6 +25,7 @@
 #include <thread>
 #include <vector>
 
+#include "../../support/sanitizers.h"
 #include "program.h"
 
 namespace {
@@ -125,7 +126,8 @@ class Worker {
       : number_(number),
         most_(settings.most),
         random_(settings.seed * 1000 + static_cast<std::uint64_t>(number)),
-        mirror_(settings.most, 0) {}
+        mirror_(settings.most, 0),
+        check_(settings.most) {}
 
   void run(std::atomic<long>& left) {
     {
@@ -209,7 +211,7 @@ class Worker {
       buffer.kind = Kind::heap;
     }
     if (buffer.kind == Kind::heap) {
-      buffer.memory = static_cast<char*>(std::malloc(buffer.bytes));
+      buffer.memory = new_block(buffer.bytes);
       return;
     }
     buffer.memory = map_memory(buffer.bytes);
@@ -218,9 +220,21 @@ class Worker {
             "cuMemHostRegister");
     }
   }
+  /// A sanitizer's allocator returns memory by system calls of its own, which no hook sees. Blocks are
+  /// mappings there, as libc's large ones are.
+  static char* new_block(std::size_t bytes) {
+    if (!pinion::kSanitized) return static_cast<char*>(std::malloc(bytes));
+    return map_memory(kHeader + bytes) + kHeader;
+  }
+  static void free_block(char* block, std::size_t bytes) {
+    if (!pinion::kSanitized) return std::free(block);
+    unmap_memory(block - kHeader, kHeader + bytes);
+  }
+  static constexpr std::size_t kHeader = 16;
+
   void release(Buffer& buffer) {
     if (buffer.kind == Kind::heap) {
-      std::free(buffer.memory);
+      free_block(buffer.memory, buffer.bytes);
     } else if (buffer.kind == Kind::mapped) {
       unmap_memory(buffer.memory, buffer.bytes);
     } else {
@@ -334,7 +348,6 @@ class Worker {
   }
   /// Reads the GPU's bytes into memory that nobody registers, and compares them with the mirror.
   void compare_device(const Buffer& buffer, Part part, std::size_t target, const char* what) {
-    if (check_.size() < part.bytes) check_.resize(part.bytes);
     check(driver().copy_out(check_.data(), device_ + target, part.bytes), "cuMemcpyDtoH");
     compare(std::memcmp(check_.data(), mirror_.data() + target, part.bytes) == 0, what, buffer, part);
   }
