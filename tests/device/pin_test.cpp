@@ -125,6 +125,50 @@ TEST(PinDevice, AfterMlockallNothingIsUnlocked) {
   });
 }
 
+// The kernel gives a dead process's part of the user's RLIMIT_MEMLOCK back late.
+TEST(PinDevice, ProcessesThatFollowEachOtherAreNotRefused) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become a user with another limit";
+  in_child([] {
+    become_ordinary_user(8 << 20);
+    for (int i = 0; i < 20; ++i) {
+      in_child([] {
+        Memory memory(6 << 20);
+        memory.touch();
+        const Registration r =
+            make_pin_device().release()->register_range(memory.range(), Access::all, Actor::application);
+        EXPECT_FALSE(r.error) << r.error.message;
+      });
+    }
+  });
+}
+
+TEST(PinDevice, PagesAreLockedWhereOtherProcessesOfTheUserHaveTakenTheLimit) {
+  if (geteuid() != 0) GTEST_SKIP() << "only root can become a user with another limit";
+  if (!pin_support().io_uring) GTEST_SKIP() << pin_support().io_uring_refused;
+  in_child([] {
+    become_ordinary_user(8 << 20);
+    Memory theirs(6 << 20), memory(6 << 20);
+    theirs.touch();
+    memory.touch();
+    const auto other = make_pin_device(), device = make_pin_device();
+    // The part of children that have ended comes back late.
+    ASSERT_TRUE(eventually([&] {
+      const Registration pinned = other->register_range(theirs.range(), Access::all, Actor::application);
+      if (!pinned.error && memlock().locked == 0) return true;
+      if (!pinned.error) EXPECT_FALSE(other->deregister(pinned.key, Actor::application));
+      return false;
+    }));
+    const Registration r = device->register_range(memory.range(), Access::all, Actor::application);
+    ASSERT_FALSE(r.error) << r.error.message;
+    EXPECT_EQ(memlock().locked, memory.range().bytes());
+    const Registration more = device->register_range(theirs.range(), Access::all, Actor::application);
+    EXPECT_EQ(more.error.code, ENOMEM);
+    EXPECT_TRUE(mentions(more.error, {"6M", "8M", "has locked 6M", "ulimit -l"})) << more.error.message;
+    EXPECT_FALSE(device->deregister(r.key, Actor::application));
+    EXPECT_EQ(memlock().locked, 0u);
+  });
+}
+
 TEST(PinDevice, SlotsRunOutWithAnErrorAndComeBack) {
   if (!pin_support().io_uring) GTEST_SKIP() << pin_support().io_uring_refused;
   const auto device = make_pin_device();

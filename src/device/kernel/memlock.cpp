@@ -40,9 +40,9 @@ Error memlock_error(int code, std::size_t need) {
   }
   return Error::make(
       code,
-      "cannot pin %s: the limit of locked memory (RLIMIT_MEMLOCK) is %s, shared by all processes of "
-      "the user; here %s is locked and %s pinned already. Raise it (`ulimit -l unlimited`, memlock in "
-      "/etc/security/limits.conf, LimitMEMLOCK= of the batch daemon) or lower --limit",
+      "cannot pin %s: the limit of locked memory (RLIMIT_MEMLOCK) is %s; this process has locked %s and "
+      "pinned %s already, and other processes of the user may have more. Raise it (`ulimit -l unlimited`, "
+      "memlock in /etc/security/limits.conf, LimitMEMLOCK= of the batch daemon) or lower --limit",
       size.c_str(), format_size(state.limit).c_str(), format_size(state.locked).c_str(),
       format_size(state.pinned).c_str());
 }

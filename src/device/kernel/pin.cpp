@@ -70,7 +70,9 @@ class PinDevice final : public Device {
       Pinned pinned;
       const int refused = state_->rings[static_cast<int>(actor)].pin(pages, pinned.ring, pinned.slots);
       if (refused == 0) return registered(pinned, Access::all);
-      if (refused == ENOMEM || refused == ENOSPC) return {limit_error(refused, pages.bytes()), {}, {}};
+      if (refused == ENOSPC) return {slots_error(pages.bytes()), {}, {}};
+      // ENOMEM: the kernel charges the user, also for processes that have died lately. It charges locks to
+      // this process alone.
     }
     return lock_range(pages, access);
   }
@@ -107,7 +109,7 @@ class PinDevice final : public Device {
   /// The way of mlock: slower, with a check of the memory's rights of its own.
   Registration lock_range(Range pages, Access access) {
     if (Error error = check_access(pages, writes(access))) return {error, {}, {}};
-    if (const int error = state_->locks.lock(pages)) return {limit_error(error, pages.bytes()), {}, {}};
+    if (const int error = state_->locks.lock(pages)) return {memlock_error(error, pages.bytes()), {}, {}};
     return registered({nullptr, {}, pages},
                       writes(access) ? Access::all : Access::read | Access::remote_read);
   }
@@ -126,8 +128,7 @@ class PinDevice final : public Device {
     return pinned.ring ? pinned.ring->unpin(pinned.slots) : state_->locks.unlock(pinned.locked);
   }
 
-  static Error limit_error(int code, std::size_t need) {
-    if (code != ENOSPC) return memlock_error(code, need);
+  static Error slots_error(std::size_t need) {
     return Error::make(
         ENOSPC,
         "cannot pin %s: all %u fixed buffers of io_uring (of %s each at most) are in use; let idle "
