@@ -42,15 +42,17 @@ Check check_memlock() {
   if (m.limit == SIZE_MAX) return {"memlock", "RLIMIT_MEMLOCK is unlimited", {}};
   const std::string limit = fmt::format("RLIMIT_MEMLOCK is {}", bytes_text(static_cast<double>(m.limit)));
   if (m.exempt) return {"memlock", limit + ", and CAP_IPC_LOCK exempts this process", {}};
-  const std::string text = limit +
-                           " for all processes of the user together; the kernel counts whole "
-                           "hugepages, and pages that buffers share once for each: up to 2 MiB for 4 KiB";
-  if (m.limit >= kSmallLimit) return {"memlock", text, {}};
+  std::string text = limit +
+                     " for all processes of the user together; the kernel counts whole "
+                     "hugepages, and pages that buffers share once for each: up to 2 MiB for 4 KiB";
   rlimit bounds{};
   ::getrlimit(RLIMIT_MEMLOCK, &bounds);
-  const std::string effect = "transfers beyond it go without registration, slower; a library may abort";
+  const bool unlimited = bounds.rlim_max == RLIM_INFINITY;
   if (bounds.rlim_max > bounds.rlim_cur)
-    return {"memlock", text, Cure{Gain::registration, effect, Who::user, "`ulimit -S -l $(ulimit -H -l)`"}};
+    text += "; `pinion run` raises it to its hard limit, " +
+            (unlimited ? "unlimited" : bytes_text(static_cast<double>(bounds.rlim_max)));
+  if (unlimited || bounds.rlim_max >= kSmallLimit) return {"memlock", text, {}};
+  const std::string effect = "transfers beyond it go without registration, slower; a library may abort";
   return {"memlock", text,
           Cure{Gain::registration, effect, Who::admin,
                "`* - memlock unlimited` in /etc/security/limits.conf, and LimitMEMLOCK=infinity in the batch "

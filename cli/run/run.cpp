@@ -23,8 +23,10 @@
 #include "cli/simulate/strategies.h"
 #include "cli/text.h"
 #include "cli/typed.h"
+#include "device/kernel/memlock.h"
 #include "device/node_devices.h"
 #include "engine/acts.h"
+#include "retention/traits.h"
 #include "runlog/analysis.h"
 
 namespace pinion::cli {
@@ -105,7 +107,20 @@ void tell_closed(const Options& options) {
     tell("measured only, although an RDMA port is active: " + why);
 }
 
-void tell_beforehand(const Options& options, const CommandLine& command) {
+/// Lets the program pin what its hard limit allows. Returns what there is to tell.
+std::string raise_limit(const Options& options) {
+  if (!traits_of(options.retention).registers) return "";
+  const std::optional<std::size_t> before = raise_memlock();
+  if (!before) return "";
+  const Memlock now = memlock();
+  return fmt::format(
+      "the program's limit of locked memory (RLIMIT_MEMLOCK) is raised from {} to its hard limit, {}",
+      bytes_text(static_cast<double>(*before)),
+      now.limit == SIZE_MAX ? "unlimited" : bytes_text(static_cast<double>(now.limit)));
+}
+
+void tell_beforehand(const Options& options, const CommandLine& command, const std::string& raised) {
+  if (!raised.empty()) tell(raised);
   tell_closed(options);
   for (const std::string& line : unreached_programs(command)) tell(line);
   tell_caches_off(options);
@@ -125,6 +140,7 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, const std:
   check_metrics(metrics_path);
   const Options options = flags.options();
   if (options.off) return inside_launcher() ? execute(command, {}) : run_and_wait(command, {});
+  const std::string raised = raise_limit(options);
   if (inside_launcher()) {
     // Other ranks share the directory: its files stay. Around a launcher, `pinion run` has made it already; a
     // node that fails to make it loses its log.
@@ -134,7 +150,7 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, const std:
                 around ? std::filesystem::absolute(options.log).string() : make_log_directory(options.log));
     if (inherited.empty() && job_place().rank == 0) {
       flags.note_unused();
-      tell_beforehand(options, command);
+      tell_beforehand(options, command, raised);
     }
     Environment environment = with_pinion(flags.options());
     if (inherited.empty()) environment["PINION_SUMMARY"] = "1";  // rank 0 prints for the job at its end
@@ -147,7 +163,7 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, const std:
   std::optional<RunMetrics> metrics;
   if (!metrics_path.empty()) metrics.emplace(metrics_path, directory);
   flags.note_unused();
-  tell_beforehand(options, command);
+  tell_beforehand(options, command, raised);
   Environment environment = with_pinion(flags.options());
   if (temporary) environment["PINION_TEMPORARY_LOG"] = "1";
   environment[kRunVariable] = new_run_name();

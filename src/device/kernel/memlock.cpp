@@ -28,6 +28,16 @@ Memlock memlock() {
   return state;
 }
 
+std::optional<std::size_t> raise_memlock() {
+  const Memlock before = memlock();
+  rlimit limit{};
+  if (!before.limited() || ::getrlimit(RLIMIT_MEMLOCK, &limit) != 0 || limit.rlim_cur == limit.rlim_max)
+    return {};
+  limit.rlim_cur = limit.rlim_max;
+  if (::setrlimit(RLIMIT_MEMLOCK, &limit) != 0) return {};
+  return before.limit;
+}
+
 Error memlock_error(int code, std::size_t need) {
   const Memlock state = memlock();
   const std::string size = format_size(need);

@@ -1,9 +1,10 @@
-// The system's limit on pinning for this process, and the error that names it. Stateless; any thread; reads
-// /proc.
+// The system's limit on pinning for this process, and the error that names it. Owns nothing; any thread;
+// reads /proc.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
 #include "base/error.h"
 
@@ -22,6 +23,10 @@ struct Memlock {
   }
 };
 Memlock memlock();
+
+/// Raises the soft limit to the hard one, for this process and those that it starts. Returns the soft limit
+/// before; nothing: no limit holds here, or it cannot be raised.
+std::optional<std::size_t> raise_memlock();
 
 /// The kernel refused with `code` to pin `need` bytes: the limit, the need and the cure.
 Error memlock_error(int code, std::size_t need);

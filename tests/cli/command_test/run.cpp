@@ -1,8 +1,12 @@
 // `pinion run`: options and statuses that pass on, launchers, logs, signals.
 
 #include <gtest/gtest.h>
+#include <linux/capability.h>
 #include <signal.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -10,6 +14,7 @@
 
 #include "fixture.h"
 #include "support/eventually.h"
+#include "support/in_child.h"
 
 namespace pinion::command_test {
 namespace {
@@ -25,6 +30,28 @@ TEST_F(Cli, RunPassesOptionsAndStatusOn) {
   EXPECT_NE(o.out.find(preload() + ":/other.so\n"), std::string::npos) << o.out;
   EXPECT_NE(o.err.find("no rank left a log: the command failed with exit status 7"), std::string::npos)
       << o.err;
+}
+
+TEST_F(Cli, RunRaisesTheSoftLimitOfLockedMemory) {
+  install_harmless_preload();
+  test::in_child([&] {
+    // Root stays root, but for the limit.
+    if (::geteuid() == 0) ASSERT_EQ(::prctl(PR_CAPBSET_DROP, CAP_IPC_LOCK), 0);
+    const rlimit limit{64 << 10, 4 << 20};
+    ASSERT_EQ(::setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+    const std::vector<std::string> program{"--", "sh", "-c", "ulimit -S -l"};
+    const auto run = [&](std::vector<std::string> words) {
+      words.insert(words.end(), program.begin(), program.end());
+      return pinion(words);
+    };
+    const Outcome raised = run({"run"});
+    EXPECT_EQ(raised.out, "4096\n");
+    for (const char* text : {"raised from 64.0 KiB", "limit, 4.00 MiB"})
+      EXPECT_NE(raised.err.find(text), std::string::npos) << raised.err;
+    EXPECT_EQ(run({"run", "--retention", "observe"}).out, "64\n");
+    ::setenv("PINION", "off", 1);
+    EXPECT_EQ(run({"run"}).out, "64\n");
+  });
 }
 
 // The options that `pinion run` passes to launchers, as a rank on another node has them: without this
