@@ -24,6 +24,7 @@ random() {
   output=$(PINION_GPU_ROAD=$road "$pinion" run "$@" -- "$programs/random_copies" --threads "$threads" --steps "$steps" \
     --most "$most" --seed "$threads" --patience 60 2>&1) || fail "random copies, $threads threads, $*: status $?: $output"
   grep -q '^random_copies: verified$' <<<"$output" || fail "random copies, $threads threads, $*: $output"
+  grep -q 'brought other bytes' <<<"$output" && fail "random copies, $threads threads, $*: $output"
   grep -q 'GPU copies: [1-9].* went staged or registered' <<<"$output" ||
     fail "random copies, $threads threads, $*: all were plain: $output"
 }
@@ -37,9 +38,9 @@ random 1 symbols 5000 8M
 random 2 proc 8000 4M
 random 4 proc 7000 8M
 random 8 symbols 10000 2M
-random 8 symbols 5000 8M --retention leave-pinned
+random 8 symbols 5000 8M --retention leave-pinned --verify 50%
 random 4 symbols 5000 4M --retention lru --limit 4M
-random 4 proc 5000 8M --cuda stage
+random 4 proc 5000 8M --cuda stage --verify 50%
 random 5 symbols 5000 8M --monitor userfaultfd
 output=$("$pinion" run --except 'nsys:random_[bc]*' --log "$work/excepted" -- "$programs/random_copies" --threads 1 --steps 1000 \
   --most 2M --seed 1 --patience 60 2>&1) || fail "--except: status $?: $output"
