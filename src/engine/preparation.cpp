@@ -162,6 +162,10 @@ Preparation::~Preparation() {
   }
   cancel();
   join();
+  {
+    const MutexLock lock(mutex_);
+    while (going_) ended_.wait(mutex_);
+  }
   ThreadContext* const thread = this_thread();
   pieces_.for_each([&](PreparationPieces::Piece& piece) {
     if (!piece.leased) return;
@@ -224,11 +228,20 @@ void Preparation::end_all() {
 }
 
 void Preparation::let_all_go(const LeasePath& leases) {
+  ThreadContext* const thread = this_thread();
+  if (thread == nullptr) return;
+  // The device's operations may be the program's: no lock is held meanwhile.
+  while (Preparation* const ready = next_to_let_go(leases)) ready->let_go(*thread);
+}
+
+/// Cancels those under way, and claims one that is ready. Null: there is none.
+Preparation* Preparation::next_to_let_go(const LeasePath& leases) {
   // Whoever has the mutex may wait for a thread that waits for the caller.
-  if (!all().mutex.try_lock()) return;
+  if (!all().mutex.try_lock()) return nullptr;
   const MutexLock lock(all().mutex, std::adopt_lock);
   for (Preparation* preparation : all().list)
-    if (&preparation->leases_ == &leases) preparation->let_go();
+    if (&preparation->leases_ == &leases && preparation->begin_to_let_go()) return preparation;
+  return nullptr;
 }
 
 void Preparation::forget_after_fork() {
@@ -353,15 +366,20 @@ void Preparation::roll_back(ThreadContext& thread) {
   prepared_.store(0, std::memory_order_relaxed);
 }
 
-void Preparation::let_go() {
+bool Preparation::begin_to_let_go() {
   cancel();
-  ThreadContext* const thread = this_thread();
-  {
-    const MutexLock lock(mutex_);
-    if (!over_ || error_ || thread == nullptr) return;
-    error_ = stopped_by_user();
-  }
-  roll_back(*thread);
+  const MutexLock lock(mutex_);
+  if (!over_ || error_) return false;
+  error_ = stopped_by_user();
+  going_ = true;
+  return true;
+}
+
+void Preparation::let_go(ThreadContext& thread) {
+  roll_back(thread);
+  const MutexLock lock(mutex_);
+  going_ = false;
+  ended_.notify_all();
 }
 
 }  // namespace pinion

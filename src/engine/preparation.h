@@ -88,7 +88,9 @@ class Preparation {
   void give_way() const;
   void finish(ThreadContext* thread, const Error& error);
   void roll_back(ThreadContext& thread);
-  void let_go();
+  static Preparation* next_to_let_go(const LeasePath& leases);
+  bool begin_to_let_go();
+  void let_go(ThreadContext& thread);
   bool stopped() const { return stop_.load(std::memory_order_relaxed); }
 
   LeasePath& leases_;
@@ -109,7 +111,8 @@ class Preparation {
   unsigned active_ GUARDED_BY(mutex_) = 0;    ///< threads
   unsigned wanted_ GUARDED_BY(mutex_) = ~0U;  ///< more of them leave
   bool over_ GUARDED_BY(mutex_) = false;
-  Error error_ GUARDED_BY(mutex_);  ///< why it is not ready
+  bool going_ GUARDED_BY(mutex_) = false;  ///< let_all_go() rolls it back
+  Error error_ GUARDED_BY(mutex_);         ///< why it is not ready
   Time end_ GUARDED_BY(mutex_) = 0;
 };
 

@@ -401,6 +401,28 @@ TEST_F(Preparing, WhatIsUnderWayIsRolledBackInAProcessThatIsStopped) {
   EXPECT_EQ(operations_.live(), 0u);
 }
 
+TEST_F(Preparing, TheProgramsOperationsAreCalledWithoutALockInAProcessThatIsStopped) {
+  start("retention=leave-pinned");
+  const Heap memory(2), other(2);
+  ASSERT_EQ(prepare(other), 0) << pinion_last_error();
+  pinion_preparation* const ended_before = preparation_;
+  ASSERT_EQ(ended(), 0);
+  ASSERT_EQ(prepare(memory), 0) << pinion_last_error();
+  ASSERT_EQ(ended(), 0);
+  Barrier barrier;
+  std::atomic<int> deregistered{0};
+  operations_.refuse_deregistration = [&] {
+    if (++deregistered == 2) barrier.pass();  // the second preparation's
+    return 0;
+  };
+  EXPECT_FALSE(pinion::node::ask_to_stop(::getpid()));
+  EXPECT_TRUE(eventually([&] { return barrier.arrived > 0; }));
+  EXPECT_EQ(pinion_preparation_end(ended_before), 0) << "while an operation waits";
+  barrier.open();
+  end();
+  EXPECT_EQ(operations_.live(), 0u);
+}
+
 TEST_F(Preparing, AProcessThatIsStoppedKeepsNothingPrepared) {
   start("retention=leave-pinned");
   const Heap memory(16), other(2);
