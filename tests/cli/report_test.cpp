@@ -36,6 +36,7 @@ struct MadeRun {
   int buffers_without_room = 0;
   bool keeps_events = true;
   runlog::Copies registered_to_gpu{}, plain_from_gpu{};
+  std::uint64_t copies_verified = 0, copies_differing = 0;
 
   void only_measures() {
     acts = runlog::Acts::measured;
@@ -67,6 +68,8 @@ class Report : public test::Cli {
         kBuffer * static_cast<std::uint64_t>(made.buffers);
     counters.copies_to_gpu[static_cast<unsigned>(CopyWay::registered)] = made.registered_to_gpu;
     counters.copies_from_gpu[static_cast<unsigned>(CopyWay::plain)] = made.plain_from_gpu;
+    counters.copies_verified = made.copies_verified;
+    counters.copies_differing = made.copies_differing;
     Series series;
     series.start(kSecond);
     series.advance(end_of(made));
@@ -338,6 +341,18 @@ TEST_F(Report, TopShowsCopiesToAndFromGpusByTheirWays) {
   EXPECT_NE(shown.find("to GPU     registered     200  4.00 GiB  42.9 GB/s\n"), std::string::npos) << shown;
   EXPECT_NE(shown.find("from GPU        plain      14  2.00 GiB  10.7 GB/s\n"), std::string::npos) << shown;
   EXPECT_LT(shown.find("from GPU"), shown.find("rank 0")) << "seen where there are many ranks";
+}
+
+TEST_F(Report, CountsTheGpuCopiesThatWereComparedAndThoseThatDiffered) {
+  MadeRun made;
+  made.registered_to_gpu = {100, std::uint64_t{2} << 30, 50'000'000};
+  for (const int rank : {0, 1}) write_run(made, rank, 2, "unverified");
+  EXPECT_EQ(pinion({"report", "unverified"}).out.find("verified"), std::string::npos);
+  made.copies_verified = 30;
+  made.copies_differing = 1;
+  for (const int rank : {0, 1}) write_run(made, rank, 2);
+  const std::string shown = std::regex_replace(pinion({"report", "logs"}).out, std::regex("\\s+"), " ");
+  EXPECT_NE(shown.find("; of 60 verified, 2 differed"), std::string::npos) << shown;
 }
 
 TEST_F(Report, TopOfARunWithoutAGpuHasNoTableOfCopies) {
