@@ -84,8 +84,9 @@ bool RegistrySource::by_steps(ThreadContext& thread, Range request, Access acces
 
   if (!result.region) {
     if (error) *error = result.error;
-    // Memory that is in use otherwise lacks no room: nothing is short.
-    if (result.error.code == EBUSY && domains_.domain(number).registers_bytes()) {
+    // Copies of memory that is in use, read-only or changing lack no room: nothing is short.
+    const bool is_short = result.over_limit || result.error.code == ENOMEM;
+    if (!is_short && domains_.domain(number).registers_bytes()) {
       note_observed(thread, transfer);
     } else {
       record.outcome = runlog::Outcome::bounced;

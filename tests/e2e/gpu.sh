@@ -27,6 +27,9 @@ random() {
   grep -q 'brought other bytes' <<<"$output" && fail "random copies, $threads threads, $*: $output"
   grep -q 'GPU copies: [1-9].* went staged or registered' <<<"$output" ||
     fail "random copies, $threads threads, $*: all were plain: $output"
+  # Memory that is read-only, changing or in use is no shortage.
+  [[ $* == *--limit* ]] || one_line <(echo "$output") | grep -q ' 0 bounced' ||
+    fail "random copies, $threads threads, $*: a shortage without a limit: $output"
 }
 
 "$programs/meaning" >"$work/meaning.plain" || fail "meaning without Pinion"
