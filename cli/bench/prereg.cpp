@@ -103,13 +103,13 @@ double arena_lease_ns() {
   const ApiDomain api("retention=leave-pinned,monitor=brackets,device=emulated,nic=connectx");
   const Buffer buffer(kMiB, true);
   buffer.touch();
-  ArenaSource& arena = Engine::running()->lease_path().arena_source();
+  LeasePath& leases = Engine::running()->lease_path();
   ThreadContext& thread = *this_thread();
   Transfer transfer;
   std::size_t passed = 0;
   const auto use = [&](std::size_t) {
-    if (arena.lease(thread, 0, buffer.range, Access::write, transfer))
-      arena.release(thread, transfer);
+    if (leases.arena_source().lease(thread, 0, buffer.range, Access::write, transfer))
+      leases.counted_closing().release(thread, transfer);
     else
       ++passed;
   };

@@ -6,7 +6,7 @@
 
 #include <atomic>
 
-#include "engine/arena_closing.h"
+#include "engine/counted_closing.h"
 #include "engine/memory_watch.h"
 #include "engine/thread_retirement.h"
 #include "registry/acquire.h"
@@ -15,7 +15,7 @@ namespace pinion {
 
 class AcquireBySteps {
  public:
-  AcquireBySteps(KnownDomains& domains, MemoryWatch& watch, ArenaLeases& arena, ArenaClosing& closing,
+  AcquireBySteps(KnownDomains& domains, MemoryWatch& watch, ArenaLeases& arena, CountedClosing& closing,
                  UseTrail& trail, ThreadRetirement& retirement)
       : domains_(domains),
         watch_(watch),
@@ -33,7 +33,7 @@ class AcquireBySteps {
   KnownDomains& domains_;
   MemoryWatch& watch_;
   ArenaLeases& arena_;
-  ArenaClosing& closing_;
+  CountedClosing& closing_;
   UseTrail& trail_;
   ThreadRetirement& retirement_;
   std::atomic<std::uint32_t> waiting_{0};

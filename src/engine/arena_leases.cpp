@@ -17,15 +17,15 @@ namespace {
 std::uint64_t leases_out_at(std::size_t place) {
   return leases_out([place](auto&& visit) {
     for (const ThreadContext* thread = all_threads(); thread; thread = thread->next)
-      visit(thread->arena().at[place]);
+      visit(thread->counted().at[place]);
   });
 }
 
 /// A forked child has the counts of its parent's threads, whose leases nobody returns here.
 std::unique_ptr<std::uint64_t[]> inherited_leases() {
   if (!is_forked_child()) return nullptr;
-  auto leases = std::make_unique<std::uint64_t[]>(kArenaPlaces);
-  for (std::size_t place = 0; place < kArenaPlaces; ++place) leases[place] = leases_out_at(place);
+  auto leases = std::make_unique<std::uint64_t[]>(kCountedPlaces);
+  for (std::size_t place = 0; place < kCountedPlaces; ++place) leases[place] = leases_out_at(place);
   return leases;
 }
 
@@ -37,7 +37,7 @@ ArenaLeases::ArenaLeases(Arena& arena, Access rights)
       bytes_(arena.range().bytes()),
       ordered_(bytes_ == 0 || !prepare_thread_fence()),
       rights_(rights),
-      services_(bytes_ == 0 ? nullptr : std::make_unique<Service[]>(kArenaPlaces)),
+      services_(bytes_ == 0 ? nullptr : std::make_unique<Service[]>(kCountedPlaces)),
       inherited_(bytes_ == 0 ? nullptr : inherited_leases()),
       served_before_(served_so_far()) {}
 
@@ -298,7 +298,7 @@ ArenaFigures ArenaLeases::served_so_far() const {
   for (const ThreadContext* thread = all_threads(); thread; thread = thread->next) {
     for (int domain = 0; domain < kMostDomains; ++domain)
       for (std::size_t granule = 0; granule < bytes_ / Arena::kGranule; ++granule) {
-        const LeaseCount& count = thread->arena().at[arena_place(domain, granule)];
+        const LeaseCount& count = thread->counted().at[arena_place(domain, granule)];
         sum.served +=
             count.taken.load(std::memory_order_relaxed) - count.refused.load(std::memory_order_relaxed);
         sum.served_bytes += count.bytes.load(std::memory_order_relaxed);

@@ -52,7 +52,7 @@ class ArenaLeases {
     // Local access takes no look at the rights.
     if (region == nullptr || (!includes(Access::write, access) && !includes(rights_, access))) [[unlikely]]
       return nullptr;
-    LeaseCount& count = thread.arena().at[place];
+    LeaseCount& count = thread.counted().at[place];
     if (!count.take(region->word, proof, ordered_)) [[unlikely]]
       return nullptr;
     if (!region->range().contains(request)) [[unlikely]] {

@@ -19,7 +19,7 @@ bool ArenaSource::register_segment(ThreadContext& thread, int number, Range requ
   if (domains_.observes(number) || domains_.domain(number).registers_bytes() || watch_.keeps_nothing() ||
       watch_.blind() || !closing_.may_open())
     return false;
-  closing_.end_closed();  // an earlier registration of the segment may be over
+  closing_.retire_closed(thread);  // an earlier registration of the segment may be over
   const Range pages = leases_.begin_opening(number, request);
   if (pages.empty()) return true;
   Record none;
@@ -30,21 +30,13 @@ bool ArenaSource::register_segment(ThreadContext& thread, int number, Range requ
       none);
   leases_.finish_opening(number, pages, result.region);
   if (result.region != nullptr) return true;
-  closing_.end_closed();
+  closing_.retire_closed(thread);
   if (!reported_.exchange(true))
     warn(
         "a segment of the arena stays unregistered, and its requests are served one by one: "
         "%s (said once)",
         result.error.message);
   return false;
-}
-
-void ArenaSource::release_after_run(Transfer& transfer) {
-  ThreadContext* const thread = this_thread();
-  if (thread == nullptr) return;
-  static_cast<void>(give_back(*thread, transfer));
-  transfer.in_arena = 0;
-  closing_.end_closed_after_run();
 }
 
 }  // namespace pinion

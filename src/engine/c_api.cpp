@@ -313,6 +313,20 @@ PINION_REST int acquire_in_arena(pinion_domain* domain, const void* address, std
   return 0;
 }
 
+/// Of a region that threads share.
+PINION_REST int acquire_shared(pinion_domain* domain, const void* address, std::size_t bytes, unsigned access,
+                               pinion_lease* lease, ThreadContext* thread) {
+  LeasePath& leases = *domain->leases;
+  LeaseBody& body = *body_of(lease);
+  return guarded("pinion_acquire", [&] {
+    if (!leases.registry_source().acquire_shared(*thread, domain->number, Range::of(address, bytes),
+                                                 body.transfer)) [[unlikely]]
+      return acquire_otherwise(domain, address, bytes, access, lease);
+    hand_out(body, leases);
+    return 0;
+  });
+}
+
 PINION_REST int acquire_refused(pinion_domain* domain, const void* address, std::size_t bytes,
                                 unsigned access, pinion_lease* lease) {
   domain->leases->registry_source().end_refused(*known_thread(), domain->number,
@@ -339,9 +353,9 @@ PINION_REST int release_otherwise(pinion_lease* lease) {
   });
 }
 
-[[gnu::noinline, gnu::cold]] int close_segments(LeasePath& leases, ThreadContext& thread) {
+[[gnu::noinline, gnu::cold]] int end_closed(LeasePath& leases, ThreadContext& thread) {
   return guarded("pinion_release", [&] {
-    leases.arena_closing().retire_closed(thread);
+    leases.counted_closing().retire_closed(thread);
     return 0;
   });
 }
@@ -353,11 +367,11 @@ PINION_REST int release_otherwise(pinion_lease* lease) {
   });
 }
 
-PINION_REST int release_in_arena(pinion_lease* lease, ThreadContext* thread) {
+PINION_REST int release_counted(pinion_lease* lease, ThreadContext* thread) {
   LeaseBody& body = *body_of(lease);
   body.mark = 0;
-  if (ArenaSource::give_back(*thread, body.transfer)) [[unlikely]]
-    return close_segments(*body.leases, *thread);
+  if (CountedClosing::give_back(*thread, body.transfer)) [[unlikely]]
+    return end_closed(*body.leases, *thread);
   return 0;
 }
 
@@ -378,6 +392,8 @@ int pinion_acquire(pinion_domain* domain, const void* address, size_t bytes, uns
   const Quick quick = leases.registry_source().acquire_quickly(*thread, domain->number, range,
                                                                static_cast<Access>(access), body.transfer);
   if (quick == Quick::other) return acquire_otherwise(domain, address, bytes, access, lease);
+  if (quick == Quick::shared) [[unlikely]]
+    return acquire_shared(domain, address, bytes, access, lease, thread);
   if (quick == Quick::rest) [[unlikely]]
     return acquire_refused(domain, address, bytes, access, lease);
   hand_out(body, leases);
@@ -397,7 +413,7 @@ int pinion_release(pinion_lease* lease) {
   if (!thread || body.leases != LeasePath::running()) [[unlikely]]
     return release_otherwise(lease);
   if (!body.transfer.unrecorded) {
-    return ArenaSource::serves(body.transfer) ? release_in_arena(lease, thread) : release_otherwise(lease);
+    return body.transfer.counted_at != 0 ? release_counted(lease, thread) : release_otherwise(lease);
   }
   const Quick quick = body.leases->registry_source().release_quickly(body.transfer);
   if (quick == Quick::other) return release_otherwise(lease);

@@ -88,7 +88,7 @@ void Engine::let_go_before_fork(bool in_handlers) {
     if (!in_handlers || !domains_.slot(i).device->capabilities().locks_at_fork)
       lease_path_.retirement().let_go_in(*thread, i, {0, ~Address{0}});
   // Registering segments again costs less than copying their blocks for the child.
-  lease_path_.arena_closing().let_go(*thread, UINT64_MAX, 0);
+  lease_path_.counted_closing().let_go(*thread, UINT64_MAX, 0);
 }
 
 }  // namespace pinion

@@ -99,14 +99,14 @@ void Helper::run() {
     log_.add_domains(domains_);
     figures_.note_acts();
     drain_.drain();
-    if (domains_.closing() >= 0) lease_path_.arena_closing().leave(domains_.closing());
+    if (domains_.closing() >= 0) leave(domains_.closing());
     work_.serve_closing();
-    lease_path_.arena_closing().end_closed();
+    end_counted();
     work_.act([this] {
       figures_.account(clock_.now());
       duties_.attend(clock_.now());
     });
-    lease_path_.arena_closing().end_closed();
+    end_counted();
     drain_.take_runs();
     const Time now = clock_.now();
     figures_.sample_growth(now);
@@ -118,6 +118,16 @@ void Helper::run() {
     sleep_until(hurries ? std::min(next_look, clock_.now() + kBetweenReads) : next_look);
   }
   end_of_run();
+}
+
+void Helper::end_counted() {
+  const ForkGate::Passage passage(lease_path_.retirement().fork_gate());
+  lease_path_.counted_closing().look(clock_.now());
+}
+
+void Helper::leave(int domain) {
+  const ForkGate::Passage passage(lease_path_.retirement().fork_gate());
+  lease_path_.counted_closing().leave(domain);
 }
 
 bool Helper::hurries_to_see(Time now) {
@@ -146,9 +156,9 @@ void Helper::stand_aside() {
 
 void Helper::let_everything_go() {
   Preparation::let_all_go(lease_path_);
-  domains_.for_each([this](const DomainSlot& slot) { lease_path_.arena_closing().leave(slot.number); });
+  domains_.for_each([this](const DomainSlot& slot) { leave(slot.number); });
   work_.retire_all_idle();
-  lease_path_.arena_closing().end_closed();
+  end_counted();
   node::StopRequest& request = duties_.stop_request();
   if (!request.is_done()) request.answer(domains_.registered_bytes());
 }
@@ -203,9 +213,9 @@ void Helper::end_of_run() {
   }
   figures_.sample();
   // Leases still out (requests that the program never completed) stay: their transfers may go on.
-  domains_.for_each([this](const DomainSlot& slot) { lease_path_.arena_closing().leave(slot.number); });
+  domains_.for_each([this](const DomainSlot& slot) { leave(slot.number); });
   work_.retire_all_idle();
-  lease_path_.arena_closing().end_closed();
+  end_counted();
   if (log_.is_open()) write_arena_figures(options_.log.c_str(), lease_path_.arena().figures());
   // A process that still holds leases keeps its share, until the process ends.
   if (domains_.budget().bytes() == 0) node_.leave(domains_.budget());

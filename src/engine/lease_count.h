@@ -7,6 +7,9 @@
 // costs the closing thread a system call, and spares each lease a locked instruction. Where the system lacks
 // it, taking is `ordered`: a locked instruction.
 //
+// A thread that has returned a lease looks at the same, for the same reason: the last one ends what was
+// closed.
+//
 // A sum reads what was returned before what was taken. A lease is taken before it is returned, so the sum is
 // never below the leases that are out.
 #pragma once
@@ -40,6 +43,17 @@ struct BasicLeaseCount {
     refuse();
     return false;
   }
+  /// take() of a region whose leases are counted here while its `place` says `at` (shared_leases.h). Only
+  /// with fences.
+  template <class Word, class Place>
+  bool take_at(const Place& place, std::uint16_t at, const Word& word, std::uint64_t proof) {
+    if (!take(word, proof, false)) [[unlikely]]
+      return false;
+    if (place.load(std::memory_order_acquire) == at) [[likely]]
+      return true;
+    refuse();
+    return false;
+  }
   /// Undoes a lease that nobody has used.
   [[gnu::noinline, gnu::cold]] void refuse() {
     add(refused, 1);
@@ -48,6 +62,7 @@ struct BasicLeaseCount {
   /// Gives the lease back; all that its holder did with the memory comes before.
   void give_back() {
     returned.store(returned.load(std::memory_order_relaxed) + 1, std::memory_order_release);
+    std::atomic_signal_fence(std::memory_order_seq_cst);
   }
 
   static void add(Number& number, std::uint64_t n) {

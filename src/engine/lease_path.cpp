@@ -36,8 +36,8 @@ void LeasePath::know(const DomainSlot& slot) { domains_.add(slot, trail_of_hits(
 void LeasePath::release_after_run(Transfer& transfer) {
   transfer.active = false;
   if (transfer.region() == nullptr || ::getpid() != process_) return;
-  if (ArenaSource::serves(transfer))
-    arena_source_.release_after_run(transfer);
+  if (transfer.counted_at != 0)
+    closing_.release_after_run(transfer);
   else
     domains().release_after_run(
         transfer.unrecorded ? transfer.domain : static_cast<int>(transfer.record.domain),

@@ -1,6 +1,6 @@
 // The lease path: the two calls that every front makes for a transfer, acquire() and release(). It asks an
-// ordered list of lease sources: first the arena, then the registry. The first one that serves the transfer
-// takes it back at its release.
+// ordered list of lease sources: first the arena, then the registry. A lease goes back to where it is
+// counted: with its thread (counted_closing.h), or in its region.
 //
 // Owns the sources, what they share, and the parameters of the run that every transfer reads. acquire(),
 // try_acquire(), release(), undo() and the parts' functions may be called by any thread while the run lasts,
@@ -48,13 +48,11 @@ class LeasePath {
            registry_.try_acquire(thread, domain, call, request, access, transfer);
   }
   void release(ThreadContext& thread, Transfer& transfer) {
-    ArenaSource::serves(transfer) ? arena_source_.release(thread, transfer)
-                                  : registry_.release(thread, transfer);
+    transfer.counted_at != 0 ? closing_.release(thread, transfer) : registry_.release(thread, transfer);
   }
   /// Cancels a lease, and any registration made for it, unless other leases are out.
   void undo(ThreadContext& thread, Transfer& transfer) {
-    ArenaSource::serves(transfer) ? arena_source_.release(thread, transfer)
-                                  : registry_.undo(thread, transfer);
+    transfer.counted_at != 0 ? closing_.release(thread, transfer) : registry_.undo(thread, transfer);
   }
   /// For a lease that outlived the run, or came into a forked child (where this does nothing).
   void release_after_run(Transfer& transfer);
@@ -64,7 +62,7 @@ class LeasePath {
   ArenaSource& arena_source() { return arena_source_; }
   RegistrySource& registry_source() { return registry_; }
   ArenaLeases& arena() { return arena_; }
-  ArenaClosing& arena_closing() { return closing_; }
+  CountedClosing& counted_closing() { return closing_; }
   ThreadRetirement& retirement() { return retirement_; }
   PeerHolds& peer_holds() { return holds_; }
   OwnRegistrations& own_registrations() { return own_; }
@@ -112,7 +110,7 @@ class LeasePath {
   ThreadRetirement retirement_;
   BounceCharge bounce_;
   ArenaLeases& arena_;
-  ArenaClosing closing_;
+  CountedClosing closing_;
   AcquireBySteps steps_;
   ArenaSource arena_source_;
   RegistrySource registry_;

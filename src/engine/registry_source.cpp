@@ -30,7 +30,7 @@ void RegistrySource::begin_transfer(ThreadContext& thread, int number, const Cal
   ThreadCounters& counters = thread.counters[number];
   transfer.active = true;
   transfer.unrecorded = false;
-  transfer.in_arena = 0;
+  transfer.counted_at = 0;
   transfer.bookkeeping = 0;
   // A hit, until it turns out otherwise: records of device calls are made from this one.
   transfer.record = Record{.begin = call.time,
@@ -51,6 +51,11 @@ void RegistrySource::recorded(ThreadContext& thread, int number, const CallPoint
   begin_transfer(thread, number, call, request, access, transfer);
   transfer.record.set_region({region, region->generation()});
   thread.counters[number].hits.add(1);
+}
+
+bool RegistrySource::end_share(ThreadContext& thread) {
+  retirement_.end_shared(&thread);
+  return false;
 }
 
 void RegistrySource::note_observed(ThreadContext& thread, Transfer& transfer) {

@@ -2,8 +2,8 @@
 // its own. All that an application thread does in between hit and miss.
 //
 // A use leaves a record, by which retention learns and which the log keeps. A hit leaves none where nobody
-// needs it: the domain's HitTrail says so, or its region is settled (retention/settled_regions.h). Then no
-// time is taken and no call site is looked up.
+// needs it: the domain's HitTrail says so, or its region is settled (retention/settled_regions.h); nor where
+// the thread's ring is full, which would refuse it. Then no time is taken and no call site is looked up.
 //
 // Owns the parameters of hits. Any thread, outside of hooks.
 #pragma once
@@ -40,15 +40,18 @@ class RegistrySource {
     if (domains_.observes(domain)) [[unlikely]]
       return false;
     see_events();
+    if (try_shared(thread, domain, request, access, transfer)) return true;
     // Every 128th hit of a thread is measured: reading the counter each time would cost as much as a hit.
     const Ticks asked = is_sampled(thread, domain) ? ticks_now() : 0;
     Region* const region = domains_.domain(domain).try_hit(request, access, thread.recent);
     if (region == nullptr) return false;
-    if (leaves_record(domain, *region))
+    if (leaves_record(thread, domain, *region))
       recorded(thread, domain, point_of(call), region, request, access, transfer);
     else
       unrecorded(thread, domain, region, request, transfer);
     transfer.bookkeeping = asked != 0 ? ticks_now() - asked : 0;
+    if (asked != 0 && transfer.unrecorded) [[unlikely]]
+      retirement_.shared().note_hit(thread, domain, *region);
     return true;
   }
 
@@ -56,8 +59,9 @@ class RegistrySource {
 
   enum class Quick {
     done,
-    other,  ///< nothing has happened: the ordinary call is to be made
-    rest,   ///< its second half is to follow: end_refused(), or end_release()
+    shared,  ///< nothing has happened: acquire_shared() may serve it
+    other,   ///< nothing has happened: the ordinary call is to be made
+    rest,    ///< its second half is to follow: end_refused(), or end_release()
   };
   /// try_acquire() for a hit that leaves no record. After end_refused() the ordinary call is to be made.
   [[gnu::always_inline]] Quick acquire_quickly(ThreadContext& thread, int domain, Range request,
@@ -65,13 +69,27 @@ class RegistrySource {
     const RegionHint& hint = thread.recent.of(request.begin);
     if (!domains_.domain(domain).is_hinted(hint, request, access)) return Quick::other;
     Region* const region = hint.region;
-    if (leaves_record(domain, *region) || userfaultfd_handling() || is_sampled(thread, domain))
-      return Quick::other;
+    if (leaves_record(thread, domain, *region) || userfaultfd_handling()) return Quick::other;
+    if (region->shared_at.load(std::memory_order_relaxed) != 0) [[unlikely]]
+      return Quick::shared;
+    if (is_sampled(thread, domain)) return Quick::other;
     if (!region->word.count_in(hint.proof)) [[unlikely]]
       return Quick::rest;
     unrecorded(thread, domain, region, request, transfer);
     transfer.bookkeeping = 0;
     return Quick::done;
+  }
+  /// After Quick::shared. False: the ordinary call is to be made.
+  [[gnu::always_inline]] bool acquire_shared(ThreadContext& thread, int domain, Range request,
+                                             Transfer& transfer) {
+    const RegionHint& hint = thread.recent.of(request.begin);
+    const std::uint16_t at = SharedLeases::try_lease(thread, *hint.region, hint.proof);
+    if (at == 0) [[unlikely]]
+      return end_share(thread);
+    unrecorded(thread, domain, hint.region, request, transfer);
+    transfer.unrecorded = false;
+    transfer.counted_at = at;
+    return true;
   }
   void end_refused(ThreadContext& thread, int domain, Address begin) {
     domains_.domain(domain).release(thread.recent.of(begin).region);
@@ -120,11 +138,24 @@ class RegistrySource {
   static bool is_sampled(const ThreadContext& thread, int domain) {
     return thread.counters[domain].hits.get() % kSampled == kSampled - 1;
   }
-  bool leaves_record(int domain, const Region& region) const {
+  bool is_learnt_from(int domain, const Region& region) const {
     return domains_.trail_of_hits(domain) == HitTrail::record &&
            !region.settled.load(std::memory_order_relaxed);
   }
+  bool leaves_record(ThreadContext& thread, int domain, const Region& region) const {
+    return is_learnt_from(domain, region) && !thread.ring.refuses();
+  }
 
+  /// Leases a region that threads share, which leaves no record.
+  bool try_shared(ThreadContext& thread, int domain, Range request, Access access, Transfer& transfer) {
+    const RegionHint& hint = thread.recent.of(request.begin);
+    return domains_.domain(domain).is_hinted(hint, request, access) &&
+           !is_learnt_from(domain, *hint.region) &&
+           hint.region->shared_at.load(std::memory_order_relaxed) != 0 &&
+           acquire_shared(thread, domain, request, transfer);
+  }
+  /// False: the region is shared no more.
+  bool end_share(ThreadContext& thread);
   bool leaves_time(int domain) const {
     return domains_.trail_of_hits(domain) == HitTrail::time || domains_.domain(domain).pressed();
   }
@@ -133,7 +164,7 @@ class RegistrySource {
                                                 Range request, Transfer& transfer) {
     transfer.active = true;
     transfer.unrecorded = true;
-    transfer.in_arena = 0;
+    transfer.counted_at = 0;
     transfer.domain = domain;
     transfer.served_by = region;
     ThreadCounters& counters = thread.counters[domain];
@@ -162,7 +193,7 @@ class RegistrySource {
   /// Returns an unrecorded lease. False: end_release() is to follow.
   [[nodiscard, gnu::always_inline]] bool give_back(Transfer& transfer) {
     Region* const region = transfer.served_by;
-    region->count_use();
+    region->count_uses();
     RegionWord::Value before;
     const auto released = region->word.release(before);
     // The gate of forks is asked after the release (fork_gate.h).

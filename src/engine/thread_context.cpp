@@ -38,7 +38,7 @@ ThreadContext* reuse() {
 }
 
 ThreadContext* create() {
-  void* memory = map_zeroed(sizeof(ThreadContext) + sizeof(ArenaCounts));
+  void* memory = map_zeroed(sizeof(ThreadContext) + sizeof(LeaseCounts));
   void* sites = map_zeroed(sizeof(CallSiteCache));
   if (!memory || !sites) return nullptr;
   auto* context = new (memory) ThreadContext;

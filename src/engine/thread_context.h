@@ -64,15 +64,17 @@ struct ThreadCounters {
   Counter arena_passed;  ///< requests within the arena that went the ordinary way
 };
 
-/// A granule of the arena in a domain, as one number.
+/// Places of leases that each thread counts for itself: first those of regions that threads share
+/// (shared_leases.h), then those of the arena, a granule in a domain each (arena_leases.h).
+constexpr std::size_t kSharedPlaces = 32;
 constexpr std::size_t arena_place(int domain, std::size_t granule) {
-  return static_cast<std::size_t>(domain) * Arena::kMostGranules + granule;
+  return kSharedPlaces + static_cast<std::size_t>(domain) * Arena::kMostGranules + granule;
 }
-constexpr std::size_t kArenaPlaces = arena_place(kMostDomains, 0);
+constexpr std::size_t kCountedPlaces = arena_place(kMostDomains, 0);
 
-/// The thread's part of the leases that arena_leases.h counts. Written by the thread.
-struct ArenaCounts {
-  LeaseCount at[kArenaPlaces];
+/// The thread's part of those counts. Written by the thread.
+struct LeaseCounts {
+  LeaseCount at[kCountedPlaces];
 };
 
 struct ThreadContext {
@@ -91,9 +93,9 @@ struct ThreadContext {
   std::uint16_t index = 0;
   ThreadContext* next = nullptr;  ///< all contexts, newest first; set before publication, then constant
 
-  /// Behind the context, in memory that is touched where the thread has leases of the arena.
-  ArenaCounts& arena() { return *reinterpret_cast<ArenaCounts*>(this + 1); }
-  const ArenaCounts& arena() const { return *reinterpret_cast<const ArenaCounts*>(this + 1); }
+  /// Behind the context, in memory that is touched where the thread has such leases.
+  LeaseCounts& counted() { return *reinterpret_cast<LeaseCounts*>(this + 1); }
+  const LeaseCounts& counted() const { return *reinterpret_cast<const LeaseCounts*>(this + 1); }
 };
 
 /// The calling thread's context, once this_thread() has made it. The model of access spares callers in other

@@ -21,6 +21,22 @@ void ThreadRetirement::after_registration(ThreadContext& thread, int number) {
     retire_claimed(thread, number, claimed);
 }
 
+bool ThreadRetirement::end_shared(ThreadContext* thread) {
+  bool any = false;
+  shared_.end_closed([&](int number, const RegionRef& ref) {
+    const auto released = domains_.domain(number).release(ref.region);
+    if (thread != nullptr && released == RegionWord::Released::idle && follows_releases())
+      after_release(*thread, number, ref);
+    any = true;
+  });
+  return any;
+}
+
+bool ThreadRetirement::unshare(ThreadContext& thread, int number) {
+  shared_.close(number);
+  return end_shared(&thread);
+}
+
 void ThreadRetirement::retire(ThreadContext& thread, int number, RegionRef ref) {
   const HeldSignals held;
   if (Region* region = domains_.domain(number).begin_retire(ref)) retire_claimed(thread, number, region);
@@ -37,12 +53,14 @@ void ThreadRetirement::reap(ThreadContext& thread, int number) {
 }
 
 void ThreadRetirement::let_go_in(ThreadContext& thread, int number, Range range) {
+  unshare(thread, number);
   reap(thread, number);
   for (const RegionRef& idle : domains_.domain(number).idle_regions(range)) retire(thread, number, idle);
 }
 
 void ThreadRetirement::let_idle_go(ThreadContext& thread) {
   const HeldSignals held;
+  unshare(thread, kAllDomains);
   for (int i = 0; i < domains_.count(); ++i)
     for (const RegionRef& idle : domains_.domain(i).idle_regions()) retire(thread, i, idle);
 }
@@ -50,6 +68,7 @@ void ThreadRetirement::let_idle_go(ThreadContext& thread) {
 bool ThreadRetirement::retire_for(ThreadContext& thread, std::uint64_t bytes) {
   const Budget& budget = domains_.table().budget();
   const std::uint64_t most = budget.most_bytes(), regions = budget.limits().regions;
+  unshare(thread, kAllDomains);
   bool any = false;
   for (int i = 0; i < domains_.count(); ++i)
     for (Region* victim : domains_.domain(i).begin_shrink(most - std::min(most, bytes),

@@ -1,7 +1,8 @@
 // Regions that application threads let go: at a release or a registration after which retention claims some,
 // when memory has gone under a lease, before a fork, and when memory or a limit is needed elsewhere.
 //
-// Owns the gate of forks, which makes regions go with their leases. Ordinary code of any thread; the
+// Owns the gate of forks, which makes regions go with their leases, and the leases that threads count for
+// themselves, which keep regions from going. Ordinary code of any thread; the
 // functions call the device, and hold signals meanwhile.
 #pragma once
 
@@ -9,6 +10,7 @@
 
 #include "engine/fork_gate.h"
 #include "engine/known_domains.h"
+#include "engine/shared_leases.h"
 #include "engine/use_trail.h"
 
 namespace pinion {
@@ -17,9 +19,13 @@ class ThreadRetirement {
  public:
   /// `on_threads`: the retention decides on application threads.
   ThreadRetirement(KnownDomains& domains, UseTrail& trail, bool on_threads)
-      : on_threads_(on_threads), domains_(domains), trail_(trail) {}
+      : on_threads_(on_threads),
+        domains_(domains),
+        trail_(trail),
+        shared_(domains, fork_gate_, !on_threads) {}
 
   ForkGate& fork_gate() { return fork_gate_; }
+  SharedLeases& shared() { return shared_; }
 
   /// The process was asked to keep nothing.
   bool stopped() const { return fork_gate_.is_closed_for_good(); }
@@ -30,6 +36,12 @@ class ThreadRetirement {
   void after_release(ThreadContext& thread, int domain, RegionRef idle);
   /// Lets the regions go that retention claims after a registration.
   void after_registration(ThreadContext& thread, int domain);
+
+  /// Returns the leases of shared regions that were closed. False: there was none whose leases are back.
+  /// `thread`: null for the helper, in a passage of the gate.
+  bool end_shared(ThreadContext* thread);
+  /// Closes the regions that threads share, so that unused ones are idle. False: none became ordinary.
+  bool unshare(ThreadContext& thread, int domain);
 
   /// Lets this region go, if it is idle.
   void retire(ThreadContext& thread, int domain, RegionRef ref);
@@ -53,6 +65,7 @@ class ThreadRetirement {
   ForkGate fork_gate_;
   KnownDomains& domains_;
   UseTrail& trail_;
+  SharedLeases shared_;
 };
 
 }  // namespace pinion

@@ -5,6 +5,7 @@
 
 #include "base/call_kind.h"
 #include "base/clock.h"
+#include "engine/thread_context.h"
 #include "predict/call_site.h"
 #include "retention/record.h"
 
@@ -23,14 +24,15 @@ struct CallPoint {
 struct Transfer {
   Record record;  ///< the use as the registry's source has it, where it leaves a record
   bool active = false;
-  bool unrecorded = false;      ///< the registry serves it, and it leaves no record
-  std::uint16_t in_arena = 0;   ///< 1 + the place of the arena's count; 0: the arena does not serve it
-  int domain = 0;               ///< of an unrecorded use
-  Ticks bookkeeping = 0;        ///< of the acquire, when this one is sampled
-  Region* served_by = nullptr;  ///< the registration, in the arena or of an unrecorded use
+  bool unrecorded = false;       ///< the registry serves it, and it leaves no record
+  std::uint16_t counted_at = 0;  ///< 1 + the place of the thread's count of it; 0: its region counts it
+  int domain = 0;                ///< of an unrecorded use
+  Ticks bookkeeping = 0;         ///< of the acquire, when this one is sampled
+  Region* served_by = nullptr;   ///< the registration, of a counted or an unrecorded use
 
+  bool in_arena() const { return counted_at > kSharedPlaces; }
   /// The registration that serves it; null: none.
-  Region* region() const { return in_arena != 0 || unrecorded ? served_by : record.region().region; }
+  Region* region() const { return counted_at != 0 || unrecorded ? served_by : record.region().region; }
 };
 
 /// The consequence for a transfer whose memory cannot be registered.

@@ -106,9 +106,10 @@ std::size_t Domain::doom(Range range, const void* owner) {
     region->memory_changed.store(true, std::memory_order_relaxed);
     const auto before = region->word.doom();
     if (!before.registered()) return;
-    if (before.used()) return doomed_.add_used(region);
-    waiting += region->range().bytes();
-    doomed_.add_unused(region);
+    // The leases of a region that threads share are not known here: it may well be unused.
+    const bool may_wait = !before.used() || region->shared_at.load(std::memory_order_relaxed) != 0;
+    if (may_wait) waiting += region->range().bytes();
+    before.used() ? doomed_.add_used(region) : doomed_.add_unused(region);
   });
   return waiting;
 }

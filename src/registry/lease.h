@@ -11,9 +11,6 @@
 // Without a hint of the thread, those that all threads share (shared_hints.h) or the index give a candidate.
 // Its word is read, then its range and rights, then the lease is counted; an equal generation shows that all
 // of them are of the same region.
-//
-// (Room for later: slots of leases per thread would replace the locked instruction by a store, with
-// membarrier in Domain's claims. The proof stays as it is.)
 #pragma once
 
 #include <atomic>

@@ -32,8 +32,10 @@ struct alignas(64) Region {
   std::atomic<const void*> owner{nullptr};  ///< of a permanent region (AcquireRequest::owner)
   std::atomic<Access> access{Access::read};
   std::atomic<bool> memory_changed{false};  ///< why it is doomed: set by hooks, before that
-  std::atomic<std::uint32_t> entries{0};    ///< translation entries; pages, where the device counts none
-  Transitions transitions;                  ///< changes when `registering` ends; waiters sleep on it
+  /// Where threads count its leases, each its own (engine/shared_leases.h); 0: the word counts them.
+  std::atomic<std::uint16_t> shared_at{0};
+  std::atomic<std::uint32_t> entries{0};  ///< translation entries; pages, where the device counts none
+  Transitions transitions;                ///< changes when `registering` ends; waiters sleep on it
 
   // Unordered hints. The helper's frequent writes go to another line than the one that a hit
   // needs.
@@ -41,7 +43,11 @@ struct alignas(64) Region {
   /// The helper decides nothing about the region before it has rested: uses leave a count alone
   /// (retention/settled_regions.h).
   std::atomic<bool> settled{false};
-  /// Uses that left no record. Concurrent counts may be lost: it shows that there was a use.
+  // Of hits that are looked at (engine/shared_leases.h): the last one's thread, and how many in a row came
+  // from another thread than the one before.
+  std::atomic<std::uint8_t> thread_changes{0};
+  std::atomic<std::uint16_t> seen_thread{0};
+  /// Uses so far. Concurrent counts may be lost: it shows that there was a use, and about how many.
   std::atomic<std::uint32_t> uses{0};
   // For choosing victims (victims.h).
   alignas(64) std::atomic<Time> next_use{0};  ///< by Domain::expect(): predicted; 0: not known
@@ -64,8 +70,10 @@ struct alignas(64) Region {
     return range().contains(request) && includes(access.load(std::memory_order_relaxed), rights);
   }
 
-  /// Notes a use that leaves no record; for leaseholders.
-  void count_use() { uses.store(uses.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed); }
+  /// Notes uses; for leaseholders.
+  void count_uses(std::uint32_t n = 1) {
+    uses.store(uses.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
+  }
   /// Notes a lease from `begin` to `end`; for leaseholders. Concurrent updates may be lost.
   void used(Ticks begin, Ticks end) {
     const Ticks before = last_use.load(std::memory_order_relaxed);

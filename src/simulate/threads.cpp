@@ -193,7 +193,7 @@ bool Threads::release(std::uint16_t number, std::uint32_t index, bool by_thread)
   const RegionRef ref = record.region();
   const bool recorded = !lease.settled;
   if (!recorded) {
-    ref.region->count_use();
+    ref.region->count_uses();
     if (domains_.of(ref.region).pressed()) domains_.of(ref.region).used(ref.region, record.end);
   }
   const bool idle =

@@ -1,5 +1,6 @@
-// Leases of the arena under chosen interleavings, on a machine that delays plain stores as processors do: a
-// thread sees its own at once, and others see them in order, some time later.
+// Leases that threads count for themselves, of the arena and of regions that they share, under chosen
+// interleavings, on a machine that delays plain stores as processors do: a thread sees its own at once, and
+// others see them in order, some time later.
 #include <gtest/gtest.h>
 
 #include <deque>
@@ -101,6 +102,9 @@ struct World {
   BasicLeaseCount<BufferedAtomics> counts[2];
   StoreBuffer buffers[2];
   ScheduledAtomics::Atomic<bool> closed{false};
+  ScheduledAtomics::Atomic<bool> fenced{false};
+  static constexpr std::uint16_t kPlace = 7;
+  BufferedAtomics::Atomic<std::uint64_t> place{kPlace};
   BufferedAtomics::Atomic<std::uint64_t> handed{0};  ///< 1: to the second thread; 2: there is no lease
   std::uint64_t overlooked = 0;                      ///< uses of a segment that was closed under the lease
 
@@ -132,6 +136,29 @@ struct World {
     use();
     counts[1].give_back();
   }
+
+  // ---- a region that threads share: its place is taken away, instead of its doom ----
+
+  /// The last user ends what was closed.
+  void share() {
+    const StoreBuffer::Use own(buffers[0]);
+    if (counts[0].take_at(place, kPlace, word, word.load().proof())) {
+      use();
+      counts[0].give_back();
+    }
+    if (place.load() != kPlace) end_place();
+  }
+  void close_place(Way way) {
+    place.store(0, std::memory_order_seq_cst);
+    Scheduler::point();
+    if (way == Way::fenced) drain();
+    fenced.store(true);
+    end_place();
+  }
+  void end_place() {
+    if (fenced.load() && out() == 0) closed.store(true);
+  }
+
   std::uint64_t out() const {
     return leases_out([this](auto&& visit) {
       for (const auto& count : counts) visit(count);
@@ -177,6 +204,40 @@ std::uint64_t overlooked(Way way, bool hands_over) {
 TEST(LeaseCountSchedule, ALeaseKeepsItsSegment) {
   for (const bool hands_over : {false, true})
     for (const Way way : {Way::fenced, Way::ordered}) EXPECT_EQ(overlooked(way, hands_over), 0u);
+}
+
+/// Uses that were overlooked, and regions that stayed open, in all schedules.
+struct OfShared {
+  std::uint64_t overlooked = 0, left_open = 0;
+};
+OfShared of_shared(Way way) {
+  OfShared sum;
+  Scheduler::explore({.preemptions = 3, .exhaustive = 5000, .random = 500}, [&] {
+    const auto world = std::make_shared<World>();
+    Scenario scenario;
+    scenario.threads = {[=] { world->share(); }, [=] { world->close_place(way); },
+                        [world] {
+                          Scheduler::point();
+                          world->drain();
+                        }};
+    scenario.check = [world, &sum] {
+      sum.overlooked += world->overlooked;
+      sum.left_open += !world->closed.load();
+      EXPECT_EQ(world->out(), 0u) << "all are back";
+    };
+    return scenario;
+  });
+  return sum;
+}
+
+TEST(LeaseCountSchedule, ASharedRegionIsClosedByItsLastUser) {
+  const OfShared fenced = of_shared(Way::fenced);
+  EXPECT_EQ(fenced.overlooked, 0u);
+  EXPECT_EQ(fenced.left_open, 0u);
+}
+
+TEST(LeaseCountSchedule, WithoutFencesASharedRegionsUserIsOverlooked) {
+  EXPECT_GT(of_shared(Way::neither).overlooked, 0u) << "else these schedules show nothing";
 }
 
 TEST(LeaseCountSchedule, WithoutFencesOneIsOverlooked) {

@@ -23,6 +23,7 @@ class FakeDevice final : public Device {
   bool remote = false;
   bool byte_ranges = false;  ///< registrations that overlap are the test's failure
   bool locks_at_fork = false;
+  bool hides_from_children = false;
   /// Decides each registration before it is made: an errno value, or 0. May block.
   std::function<int(Range, Access)> refuse = [](Range, Access) { return 0; };
   /// The refusal of each deregistration.
@@ -34,7 +35,8 @@ class FakeDevice final : public Device {
     DeviceCapabilities capabilities;
     capabilities.remote = remote;
     capabilities.byte_ranges = byte_ranges;
-    capabilities.locks_at_fork = capabilities.hides_from_children = locks_at_fork;
+    capabilities.locks_at_fork = locks_at_fork;
+    capabilities.hides_from_children = locks_at_fork || hides_from_children;
     capabilities.caps = limits;
     return capabilities;
   }

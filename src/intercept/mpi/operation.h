@@ -40,7 +40,7 @@ class Operation {
  private:
   static bool memory_is_gone(const Transfer& lease) {
     // In the arena, other blocks' memory changes too.
-    const Region* region = lease.active && lease.in_arena == 0 ? lease.region() : nullptr;
+    const Region* region = lease.active && !lease.in_arena() ? lease.region() : nullptr;
     return region && region->memory_changed.load(std::memory_order_relaxed);
   }
 

@@ -148,7 +148,7 @@ TEST_F(ArenaTest, AChildsSegmentsCloseBesideLeasesOfTheParent) {
     start();
     EXPECT_TRUE(serves(block, 4 * kMiB));
     EXPECT_NE(registered(), 0u);
-    lease_path().arena_closing().leave(0);
+    lease_path().counted_closing().leave(0);
     EXPECT_TRUE(test::eventually([] { return registered() == 0; }));
     Engine::stop();
   });

@@ -99,9 +99,9 @@ class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsi
     } else if (choice < 990) {
       process_heap().relieve();
     } else if (choice < 993) {
-      lease_path().arena_closing().leave(domain_);
+      lease_path().counted_closing().leave(domain_);
     } else if (choice < 996) {
-      lease_path().arena_closing().end_closed();
+      lease_path().counted_closing().end_closed();
     } else if (choice < 998) {
       // A refused segment is not tried again for a second, which is longer than this takes.
       refuses_ = !refuses_ && lease_path().arena().figures().served > 0;
@@ -122,7 +122,7 @@ class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsi
     // Memory whose rights the kernel would not give back was set aside.
     EXPECT_TRUE(process_heap().unmap(process_arena().range()));
     process_heap().relieve();
-    lease_path().arena_closing().leave(domain_);
+    lease_path().counted_closing().leave(domain_);
     EXPECT_TRUE(test::eventually([] { return registered() == 0 && process_arena().figures().segments == 0; }))
         << registered() << " bytes in " << process_arena().figures().segments << " segments";
     EXPECT_EQ(device_->live(), 0u);
@@ -219,7 +219,7 @@ class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsi
     std::swap(leases_[random_() % leases_.size()], leases_.back());
     Lease& lease = leases_.back();
     ASSERT_TRUE(device_->serves(lease.key, lease.range, Access::write)) << "gone under a lease";
-    if (lease.transfer.in_arena != 0) {
+    if (lease.transfer.counted_at != 0) {
       const volatile char* const memory = reinterpret_cast<char*>(lease.range.begin);
       static_cast<void>(memory[0] + memory[lease.range.bytes() - 1]);  // mapped, though its block may be free
     }

@@ -98,7 +98,7 @@ TEST_F(ArenaTest, ARefusedSegmentIsTriedAgain) {
   EXPECT_TRUE(test::eventually([&] { return serves(block, 4 * kMiB); }));
   // Refused once it has been registered, and let go.
   refuses = true;
-  lease_path().arena_closing().leave(domain_);
+  lease_path().counted_closing().leave(domain_);
   EXPECT_TRUE(test::eventually([&] { return device.live() == 0; }));
   const std::uint64_t before = lease_path().arena().figures().refused;
   EXPECT_TRUE(test::eventually([&] {
@@ -171,12 +171,12 @@ TEST_F(ArenaTest, ThreadsReturnEachOthersLeasesWhileSegmentsClose) {
       }
     });
   for (int i = 0; i < 100; ++i) {
-    lease_path().arena_closing().leave(0);
+    lease_path().counted_closing().leave(0);
     std::this_thread::yield();
   }
   done = true;
   for (std::thread& thread : threads) thread.join();
-  lease_path().arena_closing().leave(0);
+  lease_path().counted_closing().leave(0);
   wait_until([] { return registered() == 0; });
   process_heap().free(block);
 }
@@ -214,10 +214,10 @@ TEST_F(ArenaTest, MemoryThatTheKernelRefusesComesLater) {
     EXPECT_TRUE(is_filled(later, 20 * kMiB, 0));
     EXPECT_TRUE(serves(later, 20 * kMiB));
     process_heap().free(later);
-    lease_path().arena_closing().leave(0);
+    lease_path().counted_closing().leave(0);
     process_heap().relieve();
     EXPECT_TRUE(test::eventually([] { return process_arena().figures().segments == 0; }));
-    lease_path().arena_closing().end_closed();
+    lease_path().counted_closing().end_closed();
   }
 }
 
