@@ -20,7 +20,7 @@ namespace {
 /// A registration takes so long where retention weighs it; a hit makes no call.
 constexpr Duration kRegistration = 20 * kMicrosecond;
 /// Retention learns for so long that the ranges are used all the time.
-constexpr Duration kWarmUp = 300 * kMillisecond;
+constexpr Duration kWarmUp = kSecond;
 
 int take_time(void* duration, void*, std::size_t, unsigned, pinion_registration*) {
   const Time end = monotonic_now() + *static_cast<const Duration*>(duration);

@@ -1,8 +1,8 @@
 // A bounded queue from one thread to one other (the paper's lock-less deregistration queue, one per
-// application thread). push(): the owning thread only. pop(), size(): the consumer only. Free of locks,
-// system calls and allocations. A full ring refuses the newest record and counts it. Only
-// learning is lost: leases are counted in the regions themselves, and the consumer sweeps the registry when
-// dropped() moves.
+// application thread). push(), refuses(): the owning thread only. pop(), size(): the consumer only. Free of
+// locks, system calls and allocations. A full ring refuses the newest record and counts it. Only learning is
+// lost: leases are counted in the regions themselves, and the consumer sweeps the registry when dropped()
+// moves.
 #pragma once
 
 #include <array>
@@ -35,6 +35,17 @@ class Ring {
     slots_[head & (Capacity - 1)] = value;
     head_.store(head + 1, std::memory_order_release);
     return static_cast<std::size_t>(head + 1 - cached_tail_);
+  }
+
+  /// Whether push() would refuse a value now, which counts as refused then: the producer need not make it.
+  bool refuses() {
+    const std::uint64_t head = head_.load(std::memory_order_relaxed);
+    if (head - cached_tail_ < Capacity) [[likely]]
+      return false;
+    cached_tail_ = tail_.load(std::memory_order_acquire);
+    if (head - cached_tail_ < Capacity) return false;
+    dropped_.store(dropped_.load(std::memory_order_relaxed) + 1, std::memory_order_relaxed);
+    return true;
   }
 
   bool pop(T& value) {

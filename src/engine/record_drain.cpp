@@ -45,11 +45,13 @@ void RecordDrain::drain() {
   // Rings are in order of each thread; together they are put in order of time.
   std::stable_sort(batch_.begin(), batch_.end(),
                    [](const TakenRecord& a, const TakenRecord& b) { return a.record.end < b.record.end; });
+  const bool lost = std::exchange(dropped_seen_, dropped_) != dropped_;
+  desk_.note_losses(lost);
   for (const TakenRecord& taken : batch_) take(taken);
 
   desk_.pace(fullest_ > decltype(ThreadContext::ring)::capacity() / 4);
   if (!batch_.empty()) desk_.found(clock_.now());
-  if (std::exchange(dropped_seen_, dropped_) != dropped_) desk_.sweep();
+  if (lost) desk_.sweep();
 }
 
 void RecordDrain::take(const TakenRecord& taken) {

@@ -97,6 +97,7 @@ class HelperRetention final : public Retention {
   }
   Time waits_until(const Action& action) const override;
   void done(const Action& action, RegionRef region, bool ok, Duration took, Time now) override;
+  void note_losses(bool any) override { settled_.note_losses(any); }
   std::size_t settled_bytes(Time now) override { return settled_.bytes(now); }
   std::vector<runlog::Event> take_runs() override { return settled_.take_runs(); }
   void end_runs(Time now) override { settled_.clear(now); }

@@ -69,6 +69,8 @@ class Retention {
   virtual bool use(const runlog::Event& /*lease*/, RegionRef /*region*/, Duration /*delayed*/) {
     return false;
   }
+  /// Whether the uses that follow are only some of those that were made: the rings were full.
+  virtual void note_losses(bool /*any*/) {}
   /// Pages of `range` changed.
   virtual void memory_event(Range /*range*/) {}
   /// The region of these pages has been deregistered for want of room, by another thread or for another

@@ -15,7 +15,7 @@ constexpr Duration kRest = Ledger::kLeastPatience;
 void SettledRegions::note(Buffer& buffer, const runlog::Event& lease, RegionRef region, bool may_settle) {
   const bool soon = buffer.reused && lease.outcome == runlog::Outcome::hit &&
                     buffer.region.region == region.region && registered(region) &&
-                    lease.begin_ns - buffer.last_use <= ledger_.away(buffer);
+                    interval(buffer, lease.begin_ns, *region.region) <= ledger_.away(buffer);
   if (lease.thread >= soon_.size()) soon_.resize(lease.thread + std::size_t{1});
   unsigned& in_a_row = soon_[lease.thread];
   in_a_row = soon ? std::min(in_a_row + 1, kRun) : 0;
@@ -24,6 +24,14 @@ void SettledRegions::note(Buffer& buffer, const runlog::Event& lease, RegionRef 
   if (!settled && buffer.settled.by_last_use) unmark(buffer.region);
   if (settled) buffer.settled.use = lease;
   buffer.settled.by_last_use = settled;
+}
+
+Duration SettledRegions::interval(Buffer& buffer, Time begin, const Region& region) const {
+  const std::uint32_t uses = region.uses.load(std::memory_order_relaxed);
+  const std::uint32_t since = uses - std::exchange(buffer.settled.uses, uses);
+  const Duration time = begin - buffer.last_use;
+  if (!records_lost_ || since <= 1) return time;
+  return time * static_cast<Duration>(buffers_.in(region.range()).size()) / since;
 }
 
 Time SettledRegions::rested_at(RegionRef ref, Time now) {

@@ -25,6 +25,8 @@ class SettledRegions {
   SettledRegions(Domain& domain, BufferTable& buffers, const Ledger& ledger)
       : domain_(domain), buffers_(buffers), ledger_(ledger) {}
 
+  /// Whether the records that follow are only some of those that threads made: their rings were full.
+  void note_losses(bool any) { records_lost_ = any; }
   /// Notes whether the buffer is settled with this use: it came too soon for a decision, as those of its
   /// thread before. Only `may_settle` buffers are.
   void note(Buffer& buffer, const runlog::Event& lease, RegionRef region, bool may_settle);
@@ -64,6 +66,8 @@ class SettledRegions {
   /// Returns whether the region was used since the look before.
   bool look(Region* region, Marked& marked, Time now);
   void unmark(const RegionRef& ref);
+  /// Returns the time since the use before; where records are lost, the mean time between the region's uses.
+  Duration interval(Buffer& buffer, Time begin, const Region& region) const;
   void note_run(const Buffer& buffer, std::uint32_t count, Time begin, Time end);
 
   Domain& domain_;
@@ -71,6 +75,7 @@ class SettledRegions {
   const Ledger& ledger_;
   Marks marked_;
   std::vector<runlog::Event> runs_;
+  bool records_lost_ = false;
   std::vector<unsigned> soon_;  ///< by thread: uses in a row that came too soon for a decision, up to kRun
 };
 

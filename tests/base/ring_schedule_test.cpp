@@ -44,10 +44,12 @@ TEST(Ring, RefusesAndCountsWhatDoesNotFit) {
   Ring<int, 4> ring;
   for (int i = 0; i < 4; ++i) EXPECT_EQ(ring.push(i), static_cast<std::size_t>(i + 1));
   EXPECT_EQ(ring.push(4), 0u);
-  EXPECT_EQ(ring.dropped(), 1u);
+  EXPECT_TRUE(ring.refuses());
+  EXPECT_EQ(ring.dropped(), 2u);
   int value = -1;
   ASSERT_TRUE(ring.pop(value));
   EXPECT_EQ(value, 0);
+  EXPECT_FALSE(ring.refuses());
   EXPECT_EQ(ring.push(5), 4u);
   for (int expected : {1, 2, 3, 5}) {
     ASSERT_TRUE(ring.pop(value));

@@ -72,6 +72,29 @@ TEST_F(RetentionTest, ABufferThatIsUsedAgainTooSoonIsDecidedAboutWhenItRests) {
   EXPECT_EQ(who.next(now + kRest).kind, Kind::deregister);
 }
 
+TEST_F(RetentionTest, WhereRecordsAreLostTheRegionsCountTellsHowSoonItIsUsed) {
+  constexpr Duration kRecorded = 3 * kMillisecond;  // one use in a hundred is recorded
+  const Range buffer = virtual_pages(0, 4);
+  for (const bool lost : {false, true}) {
+    told.uses.clear();
+    HelperRetention who{domain, told, costs, {}};
+    told.samples = true;
+    who.note_losses(lost);
+    Time now = kStart;
+    for (int i = 0; i < 100; ++i) {
+      use(who, buffer, now += kRecorded);
+      if (Region* const region = domain.try_hit(buffer, Access::read, recent)) {
+        region->count_uses(99);
+        domain.release(region);
+      }
+    }
+    if (lost)
+      EXPECT_LT(told.uses.size(), 50u) << "settled";
+    else
+      EXPECT_EQ(told.uses.size(), 100u);
+  }
+}
+
 TEST_F(RetentionTest, AnotherUseOfTheThreadEndsTheRun) {
   constexpr Duration kSoon = 30 * kMicrosecond;
   const Range buffer = virtual_pages(0, 4);
