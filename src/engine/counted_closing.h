@@ -31,7 +31,7 @@ class CountedClosing {
     thread.counted().at[at - 1u].give_back();
     const Region& region = *transfer.served_by;
     return region.word.load().doomed() ||
-           region.shared_at.load(std::memory_order_acquire) != (transfer.in_arena() ? 0 : at);
+           region.shared.at.load(std::memory_order_acquire) != (transfer.in_arena() ? 0 : at);
   }
   /// For a lease that outlived the run.
   void release_after_run(Transfer& transfer);

@@ -46,7 +46,7 @@ void RecordDrain::drain() {
   std::stable_sort(batch_.begin(), batch_.end(),
                    [](const TakenRecord& a, const TakenRecord& b) { return a.record.end < b.record.end; });
   const bool lost = std::exchange(dropped_seen_, dropped_) != dropped_;
-  desk_.note_losses(lost);
+  domains_.for_each([lost](const DomainSlot& slot) { slot.kept.retention->note_losses(lost); });
   for (const TakenRecord& taken : batch_) take(taken);
 
   desk_.pace(fullest_ > decltype(ThreadContext::ring)::capacity() / 4);

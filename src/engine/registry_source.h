@@ -70,7 +70,7 @@ class RegistrySource {
     if (!domains_.domain(domain).is_hinted(hint, request, access)) return Quick::other;
     Region* const region = hint.region;
     if (leaves_record(thread, domain, *region) || userfaultfd_handling()) return Quick::other;
-    if (region->shared_at.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    if (region->shared.at.load(std::memory_order_relaxed) != 0) [[unlikely]]
       return Quick::shared;
     if (is_sampled(thread, domain)) return Quick::other;
     if (!region->word.count_in(hint.proof)) [[unlikely]]
@@ -151,7 +151,7 @@ class RegistrySource {
     const RegionHint& hint = thread.recent.of(request.begin);
     return domains_.domain(domain).is_hinted(hint, request, access) &&
            !is_learnt_from(domain, *hint.region) &&
-           hint.region->shared_at.load(std::memory_order_relaxed) != 0 &&
+           hint.region->shared.at.load(std::memory_order_relaxed) != 0 &&
            acquire_shared(thread, domain, request, transfer);
   }
   /// False: the region is shared no more.

@@ -39,11 +39,12 @@ SharedLeases::SharedLeases(KnownDomains& domains, const ForkGate& fork_gate, boo
 // ---- opening ----
 
 void SharedLeases::note_allowed_hit(ThreadContext& thread, int domain, Region& region) {
-  const auto me = static_cast<std::uint16_t>(thread.index + 1u);
-  const bool changed = region.seen_thread.load(std::memory_order_relaxed) != me;
-  const unsigned changes = changed ? region.thread_changes.load(std::memory_order_relaxed) + 1u : 0;
-  region.seen_thread.store(me, std::memory_order_relaxed);
-  region.thread_changes.store(static_cast<std::uint8_t>(changes % kContended), std::memory_order_relaxed);
+  const auto me = static_cast<std::uint8_t>(thread.index + 1u);
+  const bool changed = region.shared.seen_thread.load(std::memory_order_relaxed) != me;
+  const unsigned changes = changed ? region.shared.thread_changes.load(std::memory_order_relaxed) + 1u : 0;
+  region.shared.seen_thread.store(me, std::memory_order_relaxed);
+  region.shared.thread_changes.store(static_cast<std::uint8_t>(changes % kContended),
+                                     std::memory_order_relaxed);
   if (changes == kContended && may_share(domain, region)) open(domain, region);
 }
 
@@ -65,7 +66,7 @@ bool SharedLeases::may_share(int number, const Region& region) const {
 void SharedLeases::open(int domain, Region& region) {
   const HeldSignals held;
   const MutexLock lock(mutex_);
-  if (region.shared_at.load(std::memory_order_relaxed) != 0 || region.word.load().permanent()) return;
+  if (region.shared.at.load(std::memory_order_relaxed) != 0 || region.word.load().permanent()) return;
   for (std::size_t place = 0; place < kSharedPlaces; ++place) {
     // A lease that outlived its run, or came into a forked child, keeps its place from being used.
     if (places_[place].region.region != nullptr || leases_out_at(place) != 0) continue;
@@ -76,7 +77,7 @@ void SharedLeases::open(int domain, Region& region) {
                       .uses = uses_at(place),
                       .used = monotonic_now()};
     opens_.fetch_add(1, std::memory_order_release);
-    region.shared_at.store(static_cast<std::uint16_t>(place + 1), std::memory_order_release);
+    region.shared.at.store(static_cast<std::uint16_t>(place + 1), std::memory_order_release);
     return;
   }
 }
@@ -85,7 +86,7 @@ void SharedLeases::open(int domain, Region& region) {
 
 void SharedLeases::close(Open& open) {
   open.closing = true;
-  open.region.region->shared_at.store(0, std::memory_order_seq_cst);
+  open.region.region->shared.at.store(0, std::memory_order_seq_cst);
 }
 
 void SharedLeases::look(Time now) {

@@ -1,5 +1,5 @@
 // Leases of regions for which several threads contend. In the region's word they would all change one line in
-// turn; here each thread counts its own, in a place that the region names (Region::shared_at).
+// turn; here each thread counts its own, in a place that the region names (Region::shared).
 //
 // Owns the places: the region of each, under one lease of this object. One hit in many is looked at. Where
 // those of a region come from another thread each time, it gets a place. Its place is closed when its memory
@@ -41,10 +41,10 @@ class SharedLeases {
   /// of the count. 0: the region has none, or is gone; end_closed() must follow, as the count was in vain.
   [[gnu::always_inline]] static std::uint16_t try_lease(ThreadContext& thread, const Region& region,
                                                         std::uint64_t proof) {
-    const std::uint16_t at = region.shared_at.load(std::memory_order_relaxed);
+    const std::uint16_t at = region.shared.at.load(std::memory_order_relaxed);
     if (at == 0) [[unlikely]]
       return 0;
-    return thread.counted().at[at - 1u].take_at(region.shared_at, at, region.word, proof) ? at : 0;
+    return thread.counted().at[at - 1u].take_at(region.shared.at, at, region.word, proof) ? at : 0;
   }
   /// Looks at a hit of the thread, which has a lease: perhaps the region gets a place.
   void note_hit(ThreadContext& thread, int domain, Region& region) {

@@ -107,7 +107,7 @@ std::size_t Domain::doom(Range range, const void* owner) {
     const auto before = region->word.doom();
     if (!before.registered()) return;
     // The leases of a region that threads share are not known here: it may well be unused.
-    const bool may_wait = !before.used() || region->shared_at.load(std::memory_order_relaxed) != 0;
+    const bool may_wait = !before.used() || region->shared.at.load(std::memory_order_relaxed) != 0;
     if (may_wait) waiting += region->range().bytes();
     before.used() ? doomed_.add_used(region) : doomed_.add_unused(region);
   });

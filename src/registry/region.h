@@ -23,6 +23,15 @@ struct RegionPlace {
   bool trimmed = false;  ///< claimed by Domain::begin_trim(), until it is retired
 };
 
+/// How several threads use a region (engine/shared_leases.h).
+struct Sharing {
+  std::atomic<std::uint16_t> at{0};  ///< the place where each thread counts its leases; 0: the word counts
+  // Of hits that are looked at: the last one's thread, by the end of its number, and how many in a row came
+  // from another thread than the one before.
+  std::atomic<std::uint8_t> seen_thread{0};
+  std::atomic<std::uint8_t> thread_changes{0};
+};
+
 struct alignas(64) Region {
   RegionWord word;
   // Read by lock-free lookups before they hold a lease, hence atomic; written by the registering thread
@@ -32,23 +41,18 @@ struct alignas(64) Region {
   std::atomic<const void*> owner{nullptr};  ///< of a permanent region (AcquireRequest::owner)
   std::atomic<Access> access{Access::read};
   std::atomic<bool> memory_changed{false};  ///< why it is doomed: set by hooks, before that
-  /// Where threads count its leases, each its own (engine/shared_leases.h); 0: the word counts them.
-  std::atomic<std::uint16_t> shared_at{0};
+  Sharing shared;
+  /// The helper decides nothing about the region before it has rested: uses leave a count alone
+  /// (retention/settled_regions.h).
+  std::atomic<bool> settled{false};
   std::atomic<std::uint32_t> entries{0};  ///< translation entries; pages, where the device counts none
   Transitions transitions;                ///< changes when `registering` ends; waiters sleep on it
 
   // Unordered hints. The helper's frequent writes go to another line than the one that a hit
   // needs.
-  std::atomic<Ticks> last_use{0};  ///< by leaseholders, and by the helper for uses that leave no time
-  /// The helper decides nothing about the region before it has rested: uses leave a count alone
-  /// (retention/settled_regions.h).
-  std::atomic<bool> settled{false};
-  // Of hits that are looked at (engine/shared_leases.h): the last one's thread, and how many in a row came
-  // from another thread than the one before.
-  std::atomic<std::uint8_t> thread_changes{0};
-  std::atomic<std::uint16_t> seen_thread{0};
   /// Uses so far. Concurrent counts may be lost: it shows that there was a use, and about how many.
   std::atomic<std::uint32_t> uses{0};
+  std::atomic<Ticks> last_use{0};  ///< by leaseholders, and by the helper for uses that leave no time
   // For choosing victims (victims.h).
   alignas(64) std::atomic<Time> next_use{0};  ///< by Domain::expect(): predicted; 0: not known
   /// The typical time from one use to the next, by leaseholders, once memory is short.

@@ -89,10 +89,6 @@ void Desk::sweep() {
   for (int i = 0; i < count(); ++i) kept(i).retention->sweep();
 }
 
-void Desk::note_losses(bool any) {
-  for (int i = 0; i < count(); ++i) kept(i).retention->note_losses(any);
-}
-
 // ---- jobs ----
 
 Desk::Job Desk::next_to_reap() {

@@ -62,8 +62,6 @@ class Desk {
   runlog::Event take(const TakenRecord& taken, const UnderLeavePinned& leave_pinned);
   /// Some records were lost or omitted at release.
   void sweep();
-  /// Whether rings were full since the last look.
-  void note_losses(bool any);
   /// The rings were looked at, and there was something.
   void found(Time now) { looks_.found(now); }
   /// The rings were looked at: whether they might soon be full.
