@@ -33,6 +33,11 @@ HitTrail LeasePath::trail_of_hits(const KeptDomain& kept) const {
 
 void LeasePath::know(const DomainSlot& slot) { domains_.add(slot, trail_of_hits(slot.kept)); }
 
+// One copy for all fronts: its usual ways are free of calls, and need no frame.
+void LeasePath::release(ThreadContext& thread, Transfer& transfer) {
+  transfer.counted_at != 0 ? closing_.release(thread, transfer) : registry_.release(thread, transfer);
+}
+
 void LeasePath::release_after_run(Transfer& transfer) {
   transfer.active = false;
   if (transfer.region() == nullptr || ::getpid() != process_) return;

@@ -47,8 +47,23 @@ class LeasePath {
     return arena_source_.try_lease(thread, domain, request, access, transfer) ||
            registry_.try_acquire(thread, domain, call, request, access, transfer);
   }
-  void release(ThreadContext& thread, Transfer& transfer) {
-    transfer.counted_at != 0 ? closing_.release(thread, transfer) : registry_.release(thread, transfer);
+  /// try_acquire() of a hit that leaves no record: free of calls. False, without effect: the ordinary call is
+  /// to be made, also for a region that threads share.
+  [[gnu::always_inline]] bool acquire_quickly(ThreadContext& thread, int domain, Range request, Access access,
+                                              Transfer& transfer) {
+    if (arena_source_.holds(request.begin)) [[unlikely]]
+      return arena_source_.try_lease(thread, domain, request, access, transfer);
+    const auto quick = registry_.acquire_quickly(thread, domain, request, access, transfer);
+    if (quick == RegistrySource::Quick::rest) [[unlikely]]
+      registry_.end_refused(thread, domain, request.begin);
+    return quick == RegistrySource::Quick::done;
+  }
+  void release(ThreadContext& thread, Transfer& transfer);
+  /// Releases a lease by acquire_quickly() of `leased` bytes of which fewer were used; 0: it was no use.
+  void release_shortened(ThreadContext& thread, Transfer& transfer, std::uint64_t leased,
+                         std::uint64_t used) {
+    transfer.counted_at != 0 ? closing_.release(thread, transfer)
+                             : registry_.release_shortened(thread, transfer, leased, used);
   }
   /// Cancels a lease, and any registration made for it, unless other leases are out.
   void undo(ThreadContext& thread, Transfer& transfer) {
@@ -83,6 +98,8 @@ class LeasePath {
   /// Most bytes, of whole pages, that a domain's device registers in one region: fronts lease longer ranges
   /// in parts.
   std::size_t most_in_a_region(int number) const { return domains_.domain(number).most_in_a_region(); }
+  /// Whether a domain has been short of memory: then a lease keeps no more than its transfer needs.
+  bool is_pressed(int number) const { return domains_.domain(number).pressed(); }
   /// Libraries register below; MPI calls now pass on without acquiring.
   bool acts_below() const { return acts_below_.load(std::memory_order_relaxed); }
   /// Whether a transfer is waiting for a registration at the moment.

@@ -148,6 +148,32 @@ void RegistrySource::release_recorded(ThreadContext& thread, Transfer& transfer)
   if (transfer.bookkeeping != 0) measured(thread, transfer, record.domain, record.end);
 }
 
+/// A use that leaves a time, or whose bookkeeping is measured.
+void RegistrySource::release_unrecorded(ThreadContext& thread, Transfer& transfer) {
+  Region* const region = transfer.served_by;
+  const Ticks asked = transfer.bookkeeping != 0 ? ticks_now() : 0;
+  if (leaves_time(transfer.domain)) domains_.domain(transfer.domain).used(region, ticks_now());
+  region->count_uses();
+  if (!give_back(transfer)) end_release(thread, transfer);
+  if (asked != 0) [[unlikely]]
+    measured(thread, transfer, transfer.domain, asked);
+}
+
+/// Retention learns of no use.
+void RegistrySource::release_unused(ThreadContext& thread, Transfer& transfer) {
+  transfer.active = false;
+  if (!give_back(transfer)) end_release(thread, transfer);
+}
+
+void RegistrySource::release_shortened(ThreadContext& thread, Transfer& transfer, std::uint64_t leased,
+                                       std::uint64_t used) {
+  ThreadCounters& counters = thread.counters[transfer.domain];
+  counters.acquired_bytes.add(used - leased);
+  if (used != 0) return release(thread, transfer);
+  counters.hits.add(std::uint64_t{0} - 1);
+  release_unused(thread, transfer);
+}
+
 void RegistrySource::left_doomed(ThreadContext& thread, int number, const Region& region) {
   // The memory went away under the lease: the helper deregisters it, or this thread where regions go with
   // their leases.
@@ -160,7 +186,7 @@ void RegistrySource::measured(ThreadContext& thread, const Transfer& transfer, i
 }
 
 void RegistrySource::undo(ThreadContext& thread, Transfer& transfer) {
-  if (transfer.unrecorded) return release_unrecorded(thread, transfer);
+  if (transfer.unrecorded) return release_unused(thread, transfer);
   const RegionRef ref = transfer.record.region();
   const bool registered = transfer.record.outcome == runlog::Outcome::miss;
   transfer.record.kind = runlog::EventKind::none;  // no use to learn from

@@ -97,6 +97,7 @@ class RegistrySource {
   /// release() of an unrecorded use.
   [[gnu::always_inline]] Quick release_quickly(Transfer& transfer) {
     if (transfer.bookkeeping != 0 || leaves_time(transfer.domain)) return Quick::other;
+    transfer.served_by->count_uses();
     return give_back(transfer) ? Quick::done : Quick::rest;
   }
   /// After a release that has left the region idle.
@@ -114,8 +115,15 @@ class RegistrySource {
   void observe(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
                Transfer& transfer);
   void release(ThreadContext& thread, Transfer& transfer) {
-    transfer.unrecorded ? release_unrecorded(thread, transfer) : release_recorded(thread, transfer);
+    if (!transfer.unrecorded) return release_recorded(thread, transfer);
+    transfer.active = false;
+    const Quick quick = release_quickly(transfer);
+    if (quick == Quick::rest) return end_release(thread, transfer);
+    if (quick == Quick::other) [[unlikely]]
+      release_unrecorded(thread, transfer);
   }
+  /// Releases an unrecorded lease of `leased` bytes of which fewer were used; 0: it was no use.
+  void release_shortened(ThreadContext& thread, Transfer& transfer, std::uint64_t leased, std::uint64_t used);
   /// Cancels a lease, and any registration made for it, unless other leases are out.
   void undo(ThreadContext& thread, Transfer& transfer);
 
@@ -180,20 +188,11 @@ class RegistrySource {
   bool by_steps(ThreadContext& thread, Range request, Access access, Transfer& transfer, Refusal refusal,
                 Error* error);
   void release_recorded(ThreadContext& thread, Transfer& transfer);
-  void release_unrecorded(ThreadContext& thread, Transfer& transfer) {
-    transfer.active = false;
-    transfer.unrecorded = false;
-    Region* const region = transfer.served_by;
-    const Ticks asked = transfer.bookkeeping != 0 ? ticks_now() : 0;
-    if (leaves_time(transfer.domain)) domains_.domain(transfer.domain).used(region, ticks_now());
-    if (!give_back(transfer)) end_release(thread, transfer);
-    if (asked != 0) [[unlikely]]
-      measured(thread, transfer, transfer.domain, asked);
-  }
+  void release_unrecorded(ThreadContext& thread, Transfer& transfer);
+  void release_unused(ThreadContext& thread, Transfer& transfer);
   /// Returns an unrecorded lease. False: end_release() is to follow.
   [[nodiscard, gnu::always_inline]] bool give_back(Transfer& transfer) {
     Region* const region = transfer.served_by;
-    region->count_uses();
     RegionWord::Value before;
     const auto released = region->word.release(before);
     // The gate of forks is asked after the release (fork_gate.h).

@@ -43,21 +43,14 @@ std::uint64_t asked_bytes(HandleQuestions& questions, Aint n, Datatype type) {
 
 // ---- one range ----
 
-void Buffers::take(Range range, Access access, int other) {
+void Buffers::take(Range range, Access access, int other, std::int64_t arrives) {
   const int peer = side_.peer(other);
   if (remembered_) {
-    remembered_->uses.push_back({range, access, peer, false});
+    remembered_->uses.push_back({range, access, peer, arrives != kAsNamed});
+  } else if (arrives != kAsNamed) {
+    leases_.acquire_arriving(range, peer, arrives);
   } else {
     leases_.acquire(range, access, peer);
-  }
-}
-
-void Buffers::take_arriving(Range range, int source, std::int64_t known) {
-  const int peer = side_.peer(source);
-  if (remembered_) {
-    remembered_->uses.push_back({range, Access::write, peer, true});
-  } else {
-    leases_.acquire_arriving(range, peer, known);
   }
 }
 
@@ -71,32 +64,30 @@ void Buffers::exposes(void* memory, Aint bytes) {
 
 // ---- which bytes ----
 
-void Buffers::lease(const void* buffer, Aint n, Datatype type, Access access, int other) {
-  if (const Range range = dense_range(buffer, n, type); !range.empty()) [[likely]] {
-    if (range.bytes() >= least_ && concerns(other)) take(range, access, other);
-    return;
-  }
-  if (!reaches(n, type)) return;
-  const Elements data = elements(buffer, n, type);
-  if (data.have_gaps()) return lease_with_gaps(data, access, other);
-  if (concerns(other)) take(data.hull(), access, other);
+bool Buffers::lease_quickly(const void* buffer, Aint n, Datatype type, Access access, std::int64_t arrives) {
+  const Range range = dense_range(buffer, n, type);
+  // The least bytes are one or more, so an empty range has too few.
+  return range.bytes() >= least_ && !remembered_ && !node_is_known() && leases_.enter_quickly() &&
+         leases_.acquire_quickly(range, access, arrives != kAsNamed);
 }
 
-void Buffers::lease_arriving(void* buffer, Aint n, Datatype type, int source, std::int64_t known) {
-  if (const Range range = dense_range(buffer, n, type); !range.empty()) [[likely]] {
-    if (range.bytes() >= least_ && concerns(source)) take_arriving(range, source, known);
-    return;
+void Buffers::lease_otherwise(const void* buffer, Aint n, Datatype type, Access access, int other,
+                              std::int64_t arrives) {
+  Range range = dense_range(buffer, n, type);
+  if (range.empty()) {
+    if (!reaches(n, type)) return;
+    const Elements data{reinterpret_cast<Address>(buffer), n, type, Layout(type),
+                        bytes_of(questions_, n, type)};
+    // With gaps, the number of bytes that arrive leaves their places open.
+    if (data.have_gaps()) return lease_with_gaps(data, access, other);
+    range = data.hull();
   }
-  if (!reaches(n, type)) return;
-  const Elements data = elements(buffer, n, type);
-  // With gaps, the number of bytes leaves their places open.
-  if (data.have_gaps()) return lease_with_gaps(data, Access::write, source);
-  if (concerns(source)) take_arriving(data.hull(), source, known);
+  if (range.bytes() >= least_ && concerns(other)) take(range, access, other, arrives);
 }
 
 void Buffers::lease_matched(void* buffer, Aint n, Datatype type, Message message) {
   const bool known = t_matched.bytes != kNothing && t_matched.message == message;
-  lease_arriving(buffer, n, type, kAll, known ? static_cast<std::int64_t>(t_matched.bytes) : -1);
+  lease_arriving(buffer, n, type, kAll, known ? static_cast<std::int64_t>(t_matched.bytes) : kLearnt);
 }
 
 [[gnu::noinline]] void Buffers::lease_with_gaps(const Elements& elements, Access access, int other) {

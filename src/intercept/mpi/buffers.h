@@ -14,6 +14,7 @@ class Buffers {
  public:
   Buffers(const EntryFrame& entry, CallKind kind)
       : least_(g_least_bytes.load(std::memory_order_relaxed)), leases_(entry, kind) {}
+  [[gnu::always_inline]] ~Buffers() {}
 
   /// Whether anything is looked at now.
   bool watched() const { return least_ != kNothing; }
@@ -52,7 +53,7 @@ class Buffers {
     if (dest != kProcNull) lease(buffer, n, type, Access::read, dest);
   }
   void receives(void* buffer, Aint n, Datatype type, int source) {
-    if (source != kProcNull) lease_arriving(buffer, n, type, source, -1);
+    if (source != kProcNull) lease_arriving(buffer, n, type, source, kLearnt);
   }
   /// Names the buffer of a matched message, which may be known to be shorter.
   void receives_matched(void* buffer, Aint n, Datatype type, const Message* message) {
@@ -127,12 +128,22 @@ class Buffers {
 
  private:
   bool reaches(Aint n, Datatype type) { return bytes_of(questions_, n, type) >= least_; }
-  Elements elements(const void* buffer, Aint n, Datatype type) {
-    return {reinterpret_cast<Address>(buffer), n, type, Layout(type), bytes_of(questions_, n, type)};
-  }
 
-  void lease(const void* buffer, Aint n, Datatype type, Access access, int other);
-  void lease_arriving(void* buffer, Aint n, Datatype type, int source, std::int64_t known);
+  // What arrives of a buffer, where that is not a number of bytes: what is learnt, or all that is named.
+  static constexpr std::int64_t kLearnt = -1, kAsNamed = -2;
+  void lease(const void* buffer, Aint n, Datatype type, Access access, int other) {
+    if (!lease_quickly(buffer, n, type, access, kAsNamed)) [[unlikely]]
+      lease_otherwise(buffer, n, type, access, other, kAsNamed);
+  }
+  void lease_arriving(void* buffer, Aint n, Datatype type, int source, std::int64_t arrives) {
+    if (!lease_quickly(buffer, n, type, Access::write, arrives)) [[unlikely]]
+      lease_otherwise(buffer, n, type, Access::write, source, arrives);
+  }
+  /// Leases memory that is registered already, where that takes no question and leaves no record. False: the
+  /// ordinary way is to be taken.
+  bool lease_quickly(const void* buffer, Aint n, Datatype type, Access access, std::int64_t arrives);
+  void lease_otherwise(const void* buffer, Aint n, Datatype type, Access access, int other,
+                       std::int64_t arrives);
   void lease_matched(void* buffer, Aint n, Datatype type, Message message);
   void lease_with_gaps(const Elements& elements, Access access, int other);
   template <class N, class D>
@@ -148,9 +159,8 @@ class Buffers {
   bool concerns(int other) {
     return !side_.is_left_out(questions_, other) && (remembered_ || leases_.enter(side_.peer()));
   }
-  /// Lease a range, or write it down; after concerns().
-  void take(Range range, Access access, int other);
-  void take_arriving(Range range, int source, std::int64_t known);
+  /// Leases a range, or writes it down; after concerns().
+  void take(Range range, Access access, int other, std::int64_t arrives = kAsNamed);
 
   std::uint64_t least_;
   HandleQuestions questions_;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <vector>
 
 #include "engine/lease_path.h"
@@ -21,7 +22,7 @@ namespace pinion::mpi {
 class CallLeases {
  public:
   CallLeases(const EntryFrame& entry, CallKind kind) : entry_(entry), kind_(kind) {}
-  ~CallLeases() {
+  [[gnu::always_inline]] ~CallLeases() {
     if (count_ > 0) release();
     if (told_) [[unlikely]]
       verbs::t_mpi_call = {};
@@ -45,16 +46,34 @@ class CallLeases {
 
   /// Leases memory, in parts where the device bounds a region.
   void acquire(Range range, Access access, int peer, Refusal refusal = Refusal::charge);
-  /// Leases as much of a receive as will arrive: `known` bytes, or if that is negative, the longest message
-  /// so far.
+  /// Leases a receive (arrivals.h), of which `known` bytes will arrive if that is not negative. It is the
+  /// last buffer that its call names.
   void acquire_arriving(Range posted, int peer, std::int64_t known);
+
+  // ---- the shortest ways, free of calls; false: the ordinary one is to be taken ----
+
+  bool enter_quickly() { return nesting_.enter_quickly() && !nesting_.lease_path().acts_below(); }
+  /// Leases memory that is registered already, where its use leaves no record. `arriving`: it is a receive's.
+  [[gnu::always_inline]] bool acquire_quickly(Range range, Access access, bool arriving = false) {
+    LeasePath& path = nesting_.lease_path();
+    if (arriving && (!path.options().receives_arrived || path.is_pressed(0))) return false;
+    if (count_ == slots_.size() ||
+        !path.acquire_quickly(nesting_.thread(), 0, range, access, slots_[count_].transfer))
+      return false;
+    ++count_;
+    if (arriving) receive_.begin_whole(range.bytes());
+    return true;
+  }
+
   /// Leases the buffers of a persistent request that starts.
   void repeat(const Remembered& remembered);
 
   /// True while a receive's length is to be learnt: by received(), or by the request.
-  bool awaits_length() const { return receive_.posted > 0; }
+  bool awaits_length() const { return receive_.under_way(); }
   void received(std::uint64_t bytes) {
-    learn_arrival(nesting_.thread(), nesting_.lease_path(), receive_, bytes);
+    Transfer& newest = lease(count_ > 0 ? count_ - 1 : 0);
+    if (receive_.end(nesting_.thread(), nesting_.lease_path(), static_cast<std::int64_t>(bytes), newest))
+      --count_;
   }
 
   /// Gives all leases back, for a call that names its buffers once more.
@@ -71,14 +90,18 @@ class CallLeases {
   }
 
  private:
-  /// Made when a lease is taken: small messages skip its cost.
+  /// Made when a lease is taken.
   union Slot {
     Slot() {}
     Transfer transfer;
   };
 
-  /// Stamps the call: the time, and its site.
-  void stamp();
+  Transfer& place_for_lease();
+  Transfer& lease(std::size_t at) {
+    return at < slots_.size() ? slots_[at].transfer : (*more_)[at - slots_.size()];
+  }
+  /// The call with a peer, for a record.
+  const CallPoint& point(int peer);
   /// Tells the call's context to libraries below.
   void tell(int peer);
   void release();
@@ -90,11 +113,14 @@ class CallLeases {
   const EntryFrame entry_;
   CallKind kind_;
   bool told_ = false;      ///< verbs::t_mpi_call is this call
+  bool stamped_ = false;   ///< point_ is set
   std::size_t count_ = 0;  ///< leases, first in slots_
   Receive receive_;
   Nesting nesting_;
-  std::vector<Transfer> more_;  ///< of blocks that lie far apart
-  CallPoint point_;
+  std::unique_ptr<std::vector<Transfer>> more_;  ///< of blocks that lie far apart
+  union {
+    CallPoint point_;
+  };
   std::array<Slot, 3> slots_;  ///< the most buffers of a call
 };
 

@@ -169,7 +169,7 @@ int Request_free(Request* request) {
   const auto next = next_of<entry, int(Request*)>();
   Nesting nesting;
   if (!request || !Requests::may_know(key_of(*request)) || !nesting.enter()) return next(request);
-  FreedRequests::instance().poll(nesting.thread(), nesting.lease_path());
+  FreedRequests::poll(nesting.thread(), nesting.lease_path());
   Operation active = Requests::instance().take_freed(key_of(*request));
   if (!active.empty())
     FreedRequests::instance().keep(nesting.thread(), nesting.lease_path(), std::move(active));

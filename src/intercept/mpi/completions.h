@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <memory>
 #include <vector>
 
 #include "intercept/mpi/freed_requests.h"
@@ -59,22 +60,28 @@ class Completions {
 
  private:
   void begin(const Request* requests, int n) {
-    FreedRequests::instance().poll(nesting_.thread(), nesting_.lease_path());
+    FreedRequests::poll(nesting_.thread(), nesting_.lease_path());
     n_ = n;
     const auto size = static_cast<std::size_t>(n);
     before_ = few_.data();
     if (size > few_.size()) {
-      many_.resize(size);
-      before_ = many_.data();
+      many_ = std::make_unique<Many>(size);
+      before_ = many_->before.data();
     }
     std::copy_n(requests, size, before_);
     if (statuses_ != kStatusIgnore) return;
     statuses_ = few_statuses_.data();
     if (size > few_statuses_.size()) {
-      many_statuses_.resize(size);
-      statuses_ = many_statuses_.data();
+      many_->statuses.resize(size);
+      statuses_ = many_->statuses.data();
     }
   }
+
+  struct Many {
+    explicit Many(std::size_t n) : before(n) {}
+    std::vector<Request> before;
+    std::vector<Status> statuses;
+  };
 
   const Request* given_;
   Status* statuses_;
@@ -84,8 +91,7 @@ class Completions {
   static constexpr std::size_t kFew = 16;
   std::array<Request, kFew> few_;
   std::array<Status, kFew> few_statuses_;
-  std::vector<Request> many_;
-  std::vector<Status> many_statuses_;
+  std::unique_ptr<Many> many_;
 };
 
 }  // namespace pinion::mpi::PINION_MPI_ABI

@@ -21,8 +21,9 @@ class FreedRequests {
 
   void keep(ThreadContext& thread, LeasePath& leases, Operation&& operation);
   /// Returns the leases of memory that went away; called inside any MPI call of the program.
-  void poll(ThreadContext& thread, LeasePath& leases) {
-    if (kept_.load(std::memory_order_relaxed) > 0) release_gone(thread, leases);
+  static void poll(ThreadContext& thread, LeasePath& leases) {
+    if (kept_.load(std::memory_order_relaxed) > 0) [[unlikely]]
+      instance().release_gone(thread, leases);
   }
   /// Returns all leases.
   void finish(ThreadContext& thread, LeasePath& leases);
@@ -32,7 +33,8 @@ class FreedRequests {
 
   Mutex mutex_;
   std::deque<Operation> freed_ GUARDED_BY(mutex_);  ///< oldest first
-  std::atomic<std::size_t> kept_{0};
+  // Static: each completion reads only this.
+  static inline constinit std::atomic<std::size_t> kept_{0};
 };
 
 }  // namespace pinion::mpi

@@ -17,19 +17,21 @@ class Nesting {
 
   /// False where this call passes by: inside another one, or while the engine is stopped. Further calls
   /// return the same.
-  bool enter() {
-    if (thread_) return true;
-    path_ = LeasePath::running();
-    ThreadContext* thread = path_ ? this_thread() : nullptr;
-    if (!thread || thread->depth != 0) return false;
-    ++thread->depth;
-    thread_ = thread;
-    return true;
-  }
+  bool enter() { return thread_ || enter(this_thread()); }
+  /// enter(), free of calls: false also for a thread that makes its first call.
+  bool enter_quickly() { return thread_ || enter(known_thread()); }
   LeasePath& lease_path() const { return *path_; }
   ThreadContext& thread() const { return *thread_; }
 
  private:
+  bool enter(ThreadContext* thread) {
+    path_ = LeasePath::running();
+    if (!path_ || !thread || thread->depth != 0) return false;
+    ++thread->depth;
+    thread_ = thread;
+    return true;
+  }
+
   LeasePath* path_ = nullptr;
   ThreadContext* thread_ = nullptr;
 };

@@ -12,7 +12,7 @@ namespace pinion::mpi {
 class Operation {
  public:
   /// Without a lease, and without a length to learn.
-  bool empty() const { return !first_.active && receive.posted == 0; }
+  bool empty() const { return !first_.active && !receive.under_way(); }
   void add(const Transfer& lease) {
     if (first_.active) {
       more_.push_back(lease);
@@ -27,15 +27,16 @@ class Operation {
   }
   /// `arrived`: bytes received, or negative where that is unknown.
   void complete(ThreadContext& thread, LeasePath& leases, std::int64_t arrived = -1) {
+    if (receive.under_way()) receive.end(thread, leases, arrived, more_.empty() ? first_ : more_.back());
     if (first_.active) leases.release(thread, first_);
-    for (Transfer& lease : more_) leases.release(thread, lease);
+    if (more_.empty()) [[likely]]
+      return;
+    for (Transfer& lease : more_)
+      if (lease.active) leases.release(thread, lease);
     more_.clear();
-    if (receive.posted > 0 && arrived >= 0)
-      learn_arrival(thread, leases, receive, static_cast<std::uint64_t>(arrived));
-    receive = {};
   }
 
-  Receive receive;
+  Receive receive;  ///< of the newest lease
 
  private:
   static bool memory_is_gone(const Transfer& lease) {

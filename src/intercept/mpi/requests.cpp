@@ -7,12 +7,6 @@ namespace pinion::mpi {
 constinit std::atomic<bool> Requests::any_known_{false};
 constinit std::array<Requests::Place, Requests::kPlaces> Requests::places_{};
 
-Requests& Requests::instance() {
-  static auto* requests =
-      new Requests;  // never destroyed: threads may complete requests while the process exits
-  return *requests;
-}
-
 Requests::Entry& Requests::entry_of(Shard& shard, Key request) {
   const auto [at, is_new] = shard.entries.try_emplace(request);
   if (is_new) places_[place_of(request)].listed.fetch_add(1, std::memory_order_release);
@@ -44,6 +38,17 @@ std::shared_ptr<const Remembered> Requests::find(Key request) {
   const MutexLock lock(shard.mutex);
   const auto at = shard.entries.find(request);
   return at == shard.entries.end() ? nullptr : at->second.remembered;
+}
+
+void Requests::complete(ThreadContext& thread, LeasePath& leases, Key request, std::int64_t arrived) {
+  const std::size_t at = place_of(request);
+  Place& place = places_[at];
+  if (take(place, mark_of(request))) [[likely]] {
+    operations_[at].complete(thread, leases, arrived);
+    place.mark.store(kEmpty, std::memory_order_release);
+  } else if (place.listed.load(std::memory_order_acquire) != 0) {
+    complete_listed(thread, leases, request, arrived);
+  }
 }
 
 void Requests::complete_listed(ThreadContext& thread, LeasePath& leases, Key request, std::int64_t arrived) {

@@ -23,7 +23,11 @@ namespace pinion::mpi {
 class Requests {
  public:
   using Key = std::uintptr_t;
-  static Requests& instance();
+  static Requests& instance() {
+    static auto* requests =
+        new Requests;  // never destroyed: threads may complete requests while the process exits
+    return *requests;
+  }
 
   /// The first check of every completion: whether any request was ever known. Programs poll for small
   /// messages as fast as the processor can, and many have only such.
@@ -42,31 +46,18 @@ class Requests {
   void hold(Key request, Fill fill) {
     const std::size_t at = place_of(request);
     Place& place = places_[at];
-    if (place.listed.load(std::memory_order_acquire) == 0 && take(place, kEmpty)) [[likely]] {
-      fill(operations_[at]);
-      place.mark.store(mark_of(request), std::memory_order_release);
-      note_any();
-      return;
-    }
-    Operation operation;
-    fill(operation);
-    list(request, std::move(operation));
+    if (place.listed.load(std::memory_order_acquire) != 0 || !take(place, kEmpty)) [[unlikely]]
+      return list(request, fill);
+    fill(operations_[at]);
+    place.mark.store(mark_of(request), std::memory_order_release);
+    note_any();
   }
   void remember(Key request, Remembered remembered);
   /// The buffers of a persistent request; null where it is unknown.
   std::shared_ptr<const Remembered> find(Key request);
 
   /// The oldest operation of the handle is complete.
-  void complete(ThreadContext& thread, LeasePath& leases, Key request, std::int64_t arrived = -1) {
-    const std::size_t at = place_of(request);
-    Place& place = places_[at];
-    if (take(place, mark_of(request))) [[likely]] {
-      operations_[at].complete(thread, leases, arrived);
-      place.mark.store(kEmpty, std::memory_order_release);
-    } else if (place.listed.load(std::memory_order_acquire) != 0) {
-      complete_listed(thread, leases, request, arrived);
-    }
-  }
+  void complete(ThreadContext& thread, LeasePath& leases, Key request, std::int64_t arrived = -1);
   /// The program frees the request: its buffers are forgotten. Its operation may go on: the newest one
   /// of the handle is taken out and returned, empty when there is none.
   Operation take_freed(Key request);
@@ -104,6 +95,12 @@ class Requests {
   static void note_any() {
     if (!any_known()) [[unlikely]]
       any_known_.store(true, std::memory_order_release);
+  }
+  template <class Fill>
+  [[gnu::noinline]] void list(Key request, Fill fill) {
+    Operation operation;
+    fill(operation);
+    list(request, std::move(operation));
   }
   void list(Key request, Operation&& operation);
   void complete_listed(ThreadContext& thread, LeasePath& leases, Key request, std::int64_t arrived);

@@ -108,12 +108,12 @@ TEST_F(RequestsTest, HandlesThatShareAPlaceKeepTheirOperationsApart) {
   for (std::uintptr_t i = 0; i < kHandles; ++i)
     requests_.hold(i, [&](Operation& place) {
       EXPECT_TRUE(place.empty()) << i;
-      place.receive.posted = bytes(i);
+      place.receive.begin_whole(bytes(i));
     });
   for (std::uintptr_t i = kHandles; i-- > 0;) {
     EXPECT_TRUE(requests_.may_know(i));
     const Operation freed = requests_.take_freed(i);
-    EXPECT_EQ(freed.receive.posted, bytes(i));
+    EXPECT_EQ(freed.receive.posted(), bytes(i));
   }
   for (std::uintptr_t i = 0; i < kHandles; ++i) EXPECT_FALSE(requests_.may_know(i)) << i;
 }
@@ -144,7 +144,7 @@ TEST_F(RequestsTest, ThreadsHoldAndCompleteAtOnce) {
                          {page(static_cast<std::size_t>(number)), page(static_cast<std::size_t>(number) + 1)},
                          Access::read, transfer);
         requests_.hold(handle, [&](Operation& place) { place.add(transfer); });
-        requests_.hold(kShared, [&](Operation& place) { place.receive.key = handle + 1; });
+        requests_.hold(kShared, [&](Operation& place) { place.receive.begin_whole(handle + 1); });
         requests_.complete(thread, *leases_, handle);
         requests_.complete(thread, *leases_, kShared);
       }
