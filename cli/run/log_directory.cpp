@@ -3,16 +3,15 @@
 #include <fmt/format.h>
 #include <stdlib.h>
 
-#include <algorithm>
-#include <cctype>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
 #include <vector>
 
 #include "cli/command.h"
-#include "runlog/format.h"
+#include "placement/arena_figures.h"
+#include "placement/figures_file.h"
+#include "runlog/node_file.h"
 
 namespace pinion::cli {
 
@@ -26,17 +25,11 @@ namespace {
 
 /// True for a file of an earlier run. Throws UsageError if another program's file has a log's name.
 bool is_left_by_a_run(const fs::path& file) {
-  if (file.extension() == ".plog") {
-    char mark[sizeof runlog::kMagic] = {};
-    std::ifstream(file, std::ios::binary).read(mark, sizeof mark);
-    if (std::memcmp(mark, runlog::kMagic, sizeof mark) == 0) return true;
-    throw UsageError(
-        fmt::format("{}: not a log of Pinion; name a directory for logs alone: --log DIR", file.string()));
-  }
-  if (file.extension() != ".hugepages" && file.extension() != ".arena") return false;
-  const std::string process = file.stem().extension().string();  // HOST.PID.arena
-  return process.size() > 1 && std::all_of(process.begin() + 1, process.end(),
-                                           [](unsigned char c) { return std::isdigit(c) != 0; });
+  if (file.extension() != ".plog")
+    return is_placement_figures(file.string()) || is_arena_figures(file.string());
+  if (runlog::is_log(file.string())) return true;
+  throw UsageError(
+      fmt::format("{}: not a log of Pinion; name a directory for logs alone: --log DIR", file.string()));
 }
 
 }  // namespace
@@ -56,7 +49,7 @@ std::string prepare_log_directory(const std::string& path) {
   try {
     std::vector<fs::path> older;
     for (const auto& entry : fs::directory_iterator(directory))
-      if (entry.is_regular_file() && is_left_by_a_run(entry.path())) older.push_back(entry.path());
+      if (is_left_by_a_run(entry.path())) older.push_back(entry.path());
     for (const fs::path& file : older) fs::remove(file);
   } catch (const fs::filesystem_error& error) {
     refuse(path, error);

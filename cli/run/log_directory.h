@@ -9,8 +9,8 @@ namespace pinion::cli {
 /// UsageError.
 std::string make_log_directory(const std::string& path);
 
-/// Makes it too, and takes an older run's logs (*.plog) out of it, because a directory holds one run. Files
-/// of other programs stay; one with a log's name is refused.
+/// Makes it too, and removes the logs and figures of an older run, because a directory holds one run. What a
+/// file contains decides: files of other programs stay, and one with a log's name is refused.
 std::string prepare_log_directory(const std::string& path);
 
 class TemporaryLogDirectory {

@@ -39,4 +39,8 @@ ArenaFigures read_arena_figures(const std::string& directory) {
   return read_figures<Figures>(directory, kExtension, kRows);
 }
 
+bool is_arena_figures(const std::string& path) {
+  return read_figure_lines(path, kExtension, names_of<Figures>(kRows)).has_value();
+}
+
 }  // namespace pinion

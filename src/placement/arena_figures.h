@@ -28,5 +28,7 @@ struct ArenaFigures {
 void write_arena_figures(const char* directory, const ArenaFigures& figures);
 /// Sums over the processes of a run.
 ArenaFigures read_arena_figures(const std::string& directory);
+/// Whether a process has left this file.
+bool is_arena_figures(const std::string& path);
 
 }  // namespace pinion

@@ -59,4 +59,8 @@ PlacementFigures read_placement_figures(const std::string& directory) {
   return read_figures<PlacementFigures>(directory, kExtension, kRows);
 }
 
+bool is_placement_figures(const std::string& path) {
+  return read_figure_lines(path, kExtension, names_of<PlacementFigures>(kRows)).has_value();
+}
+
 }  // namespace pinion

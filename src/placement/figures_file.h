@@ -28,5 +28,7 @@ struct PlacementFigures {
 void write_placement_figures(const char* directory);
 /// Sums over the processes of a run.
 PlacementFigures read_placement_figures(const std::string& directory);
+/// Whether a process has left this file.
+bool is_placement_figures(const std::string& path);
 
 }  // namespace pinion

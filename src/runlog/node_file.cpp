@@ -18,6 +18,7 @@
 #include <vector>
 
 #include "base/own_files.h"
+#include "base/plain_file.h"
 #include "runlog/shared_mapping.h"
 
 namespace pinion::runlog {
@@ -83,7 +84,20 @@ Error from_errno(const std::string& path) {
   return Error::make(code, "log %.200s: %s", path.c_str(), std::strerror(code));
 }
 
+bool begins_as_log(int file) {
+  char mark[sizeof kMagic] = {};
+  return ::pread(file, mark, sizeof mark, 0) == sizeof mark && std::memcmp(mark, kMagic, sizeof mark) == 0;
+}
+
 }  // namespace
+
+bool is_log(const std::string& path) {
+  const int file = open_plain_file(path, O_RDONLY);
+  if (file < 0) return false;
+  const bool is = begins_as_log(file);
+  ::close(file);
+  return is;
+}
 
 Error NodeFile::open(const std::string& directory, std::uint64_t job, bool replaces, Mapping mapping) {
   close();
@@ -201,7 +215,7 @@ Error NodeFile::open_own(const std::string& directory, const std::string& name) 
   return about(path_, error);
 }
 
-// A file without lock holders is finished, also after a crash.
+// A log without lock holders is finished, also after a crash.
 void NodeFile::remove_finished(const std::string& directory, const std::string& host) const {
   std::error_code failed;
   std::vector<std::string> others;
@@ -213,9 +227,9 @@ void NodeFile::remove_finished(const std::string& directory, const std::string& 
       others.push_back(path);
   }
   for (const std::string& path : others) {
-    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    const int file = open_plain_file(path, O_RDONLY);
     if (file < 0) continue;
-    if (::flock(file, LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());
+    if (begins_as_log(file) && ::flock(file, LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());
     ::close(file);
   }
 }

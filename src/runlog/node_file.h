@@ -20,6 +20,9 @@
 
 namespace pinion::runlog {
 
+/// Whether a regular file, not a link, begins as logs do.
+bool is_log(const std::string& path);
+
 class NodeFile {
  public:
   NodeFile() = default;

@@ -153,6 +153,12 @@ TEST_F(Cli, ALogDirectoryKeepsTheFilesOfOthers) {
   std::ofstream(root() / "mine" / "host.123.arena") << "bytes=0\n";
   EXPECT_EQ(pinion({"run", "--log", "mine", "--", "true"}).status, 0);
   EXPECT_FALSE(fs::exists(root() / "mine/host.123.arena")) << "of an earlier run";
+  for (const char* name : {"level.3.arena", "notes.12.hugepages", "empty.4.arena"})
+    std::ofstream(root() / "mine" / name) << (name[0] == 'e' ? "" : "bytes=1\nDear all\n");
+  EXPECT_EQ(pinion({"run", "--log", "mine", "--", "true"}).status, 0);
+  for (const char* name : {"level.3.arena", "notes.12.hugepages"})
+    EXPECT_EQ(content_of(root() / "mine" / name), "bytes=1\nDear all\n") << name;
+  EXPECT_TRUE(fs::exists(root() / "mine/empty.4.arena"));
   std::ofstream(root() / "mine/letter.plog") << "Dear all";
   expect_usage_error({"run", "--log", "mine", "--", "true"}, "letter.plog: not a log of Pinion");
   for (const char* name : {"my.arena", "notes.hugepages", "letter.plog"})

@@ -1,0 +1,72 @@
+#include "base/plain_file.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+
+namespace pinion {
+
+int open_plain_file(const std::string& path, int access) {
+  const int file = ::open(path.c_str(), access | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  if (file < 0) {
+    if (errno == ENXIO || errno == EISDIR) errno = EINVAL;  // a socket; a directory
+    return -1;
+  }
+  struct stat status {};
+  int code = ::fstat(file, &status) != 0 ? errno : 0;
+  if (code == 0 && !S_ISREG(status.st_mode)) code = EINVAL;
+  if (code == 0) return file;
+  ::close(file);
+  errno = code;
+  return -1;
+}
+
+int create_plain_file(const std::string& path, mode_t mode) {
+  return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
+}
+
+int replace_plain_file(const std::string& path, mode_t mode) {
+  if (::unlink(path.c_str()) != 0 && errno != ENOENT) return -1;
+  return create_plain_file(path, mode);
+}
+
+const char* open_failure(int code) {
+  switch (code) {
+    case ELOOP:
+      return "a symbolic link, which may lead anywhere; name the file itself";
+    case EINVAL:
+      return "not a regular file";
+    default:
+      return std::strerror(code);
+  }
+}
+
+bool read_up_to(int file, std::size_t most, std::string& bytes) {
+  bytes.clear();
+  char part[4096];  // any size will do
+  while (bytes.size() < most) {
+    const ssize_t n = ::read(file, part, std::min(sizeof part, most - bytes.size()));
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    if (n == 0) break;
+    bytes.append(part, static_cast<std::size_t>(n));
+  }
+  return true;
+}
+
+bool write_whole(int file, const std::string& bytes) {
+  std::size_t done = 0;
+  while (done < bytes.size()) {
+    const ssize_t n = ::write(file, bytes.data() + done, bytes.size() - done);
+    if (n < 0 && errno == EINTR) continue;
+    if (n < 0) return false;
+    done += static_cast<std::size_t>(n);
+  }
+  return true;
+}
+
+}  // namespace pinion

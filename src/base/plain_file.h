@@ -1,0 +1,32 @@
+// Opens files in directories that other users may write to: logs, figures, profiles and outputs of runs.
+// Another user can put a link, a pipe or a device in a file's place. Only a regular file under exactly its
+// name is opened, and the caller never waits. Any thread; read_up_to() allocates.
+#pragma once
+
+#include <sys/types.h>
+
+#include <cstddef>
+#include <string>
+
+namespace pinion {
+
+/// Opens a file that exists; `access` is O_RDONLY or O_RDWR. Returns its descriptor, close-on-exec, or -1
+/// with errno: ELOOP for a link, EINVAL for anything else but a regular file.
+int open_plain_file(const std::string& path, int access);
+
+/// Creates a file for reading and writing. Returns -1 and EEXIST where something has this name.
+int create_plain_file(const std::string& path, mode_t mode = 0644);
+
+/// Like create_plain_file(), but first removes the file or link of this name.
+int replace_plain_file(const std::string& path, mode_t mode = 0644);
+
+/// strerror(), with the reasons above in words.
+const char* open_failure(int code);
+
+/// Reads up to `most` bytes from the descriptor's position on. Returns false on an error, with errno.
+bool read_up_to(int file, std::size_t most, std::string& bytes);
+
+/// Writes all bytes. Returns false on an error, with errno.
+bool write_whole(int file, const std::string& bytes);
+
+}  // namespace pinion
