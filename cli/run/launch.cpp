@@ -13,6 +13,7 @@
 #include <random>
 #include <vector>
 
+#include "base/plain_file.h"
 #include "base/process.h"
 #include "cli/doctor/caches_above.h"
 #include "cli/system_files.h"
@@ -155,7 +156,7 @@ int run_and_wait(const CommandLine& command, const Environment& environment, con
   if (child == 0) {
     sigprocmask(SIG_SETMASK, &before, nullptr);
     if (!output.empty()) {
-      const int file = ::open(output.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0644);
+      const int file = replace_plain_file(output);
       if (file < 0) {
         fmt::print(stderr, "pinion: {}: {}\n", output, std::strerror(errno));
         ::_exit(kNotExecutable);

@@ -9,6 +9,7 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/plain_file.h"
 #include "base/warning.h"
 #include "predict/context.h"
 #include "predict/profile.h"
@@ -28,7 +29,7 @@ struct File {
 };
 
 Error failed(const char* what, const std::string& path) {
-  return Error::make(errno, "%s: %s: %s", path.c_str(), what, std::strerror(errno));
+  return Error::make(errno, "%s: %s: %s", path.c_str(), what, open_failure(errno));
 }
 
 Error foreign(const std::string& path) {
@@ -46,21 +47,13 @@ std::string profile_path(const std::string& path, int rank) {
 
 Error read_profile(const std::string& path, std::string& bytes) {
   bytes.clear();
-  const File file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK));
+  const File file(open_plain_file(path, O_RDONLY));
   if (file.fd < 0) return errno == ENOENT ? Error{} : failed("cannot be opened", path);
   struct stat status {};
   if (::fstat(file.fd, &status) != 0) return failed("cannot be read", path);
-  if (!S_ISREG(status.st_mode) || status.st_size > kMostBytes) return foreign(path);
-  bytes.resize(static_cast<std::size_t>(status.st_size));
-  std::size_t done = 0;
-  while (done < bytes.size()) {
-    const ssize_t n = ::read(file.fd, bytes.data() + done, bytes.size() - done);
-    if (n < 0 && errno == EINTR) continue;
-    if (n < 0) return failed("cannot be read", path);
-    if (n == 0) break;
-    done += static_cast<std::size_t>(n);
-  }
-  bytes.resize(done);
+  if (status.st_size > kMostBytes) return foreign(path);
+  if (!read_up_to(file.fd, static_cast<std::size_t>(status.st_size), bytes))
+    return failed("cannot be read", path);
   if (is_profile_or_empty(bytes)) return {};
   bytes.clear();
   return foreign(path);
@@ -71,18 +64,12 @@ Error write_profile(const std::string& path, const std::string& bytes) {
   if (Error unread = read_profile(path, replaced)) return unread;
   const std::string part = path + ".part." + std::to_string(::getpid());
   {
-    const File file(::open(part.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
+    const File file(replace_plain_file(part));
     if (file.fd < 0) return failed("cannot be written", part);
-    std::size_t done = 0;
-    while (done < bytes.size()) {
-      const ssize_t n = ::write(file.fd, bytes.data() + done, bytes.size() - done);
-      if (n < 0 && errno == EINTR) continue;
-      if (n < 0) {
-        const Error error = failed("cannot be written", part);
-        ::unlink(part.c_str());
-        return error;
-      }
-      done += static_cast<std::size_t>(n);
+    if (!write_whole(file.fd, bytes)) {
+      const Error error = failed("cannot be written", part);
+      ::unlink(part.c_str());
+      return error;
     }
   }
   if (::rename(part.c_str(), path.c_str()) == 0) return {};

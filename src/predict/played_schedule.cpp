@@ -11,6 +11,7 @@
 #include <cstdlib>
 #include <cstring>
 
+#include "base/plain_file.h"
 #include "predict/schedule_predictor.h"
 
 namespace pinion {
@@ -27,8 +28,7 @@ std::string PlayedSchedule::path() {
 }
 
 Error PlayedSchedule::create(const std::string& path, std::size_t uses) {
-  ::unlink(path.c_str());  // of an earlier process with this number
-  const int descriptor = ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+  const int descriptor = replace_plain_file(path, 0600);  // of an earlier process with this number
   Error error;
   if (descriptor < 0 || ::ftruncate(descriptor, static_cast<off_t>(uses * sizeof(Use))) != 0)
     error = Error::make(errno, "%.200s: %s", path.c_str(), std::strerror(errno));
@@ -39,12 +39,12 @@ Error PlayedSchedule::create(const std::string& path, std::size_t uses) {
 }
 
 Error PlayedSchedule::open(const std::string& path) {
-  const int descriptor = ::open(path.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+  const int descriptor = open_plain_file(path, O_RDWR);
   struct stat file {};
   Error error;
   if (descriptor < 0 || ::fstat(descriptor, &file) != 0)
     error = Error::make(errno, "%.200s: %s", path.c_str(), std::strerror(errno));
-  else if (!S_ISREG(file.st_mode) || file.st_uid != ::geteuid())
+  else if (file.st_uid != ::geteuid())
     error = Error::make(EPERM, "%.200s: not a file of this user", path.c_str());
   else
     error = map(descriptor, static_cast<std::size_t>(file.st_size));

@@ -81,7 +81,7 @@ void say_that_we_write(int file) {
 
 Error from_errno(const std::string& path) {
   const int code = errno;
-  return Error::make(code, "log %.200s: %s", path.c_str(), std::strerror(code));
+  return Error::make(code, "log %.200s: %s", path.c_str(), open_failure(code));
 }
 
 bool begins_as_log(int file) {
@@ -115,7 +115,7 @@ Error NodeFile::open(const std::string& directory, std::uint64_t job, bool repla
   Error error;
   bool created = false;
   while (!error && !file_.is_open() && !alone_) {
-    file_ = KeptFile(::open(path_.c_str(), O_RDWR | O_CLOEXEC));
+    file_ = KeptFile(open_plain_file(path_, O_RDWR));
     if (file_.is_open()) break;
     if (errno != ENOENT) return from_errno(path_);
     error = create(directory, name);
@@ -135,8 +135,7 @@ Error NodeFile::open(const std::string& directory, std::uint64_t job, bool repla
 // The file gets its name when its header is whole. No error and no file: another process was faster.
 Error NodeFile::create(const std::string& directory, const std::string& name) {
   const std::string unnamed = directory + "/." + name + "." + std::to_string(::getpid());
-  ::unlink(unnamed.c_str());
-  const int file = ::open(unnamed.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  const int file = replace_plain_file(unnamed);
   if (file < 0) return from_errno(unnamed);
   NodeHeader header = new_header();
   // Locked before others see it: a file that nobody holds is taken for one of an earlier job.
@@ -169,7 +168,7 @@ Error NodeFile::with_file(const std::function<Error(const std::function<int()>&)
   if (kept.get() >= 0) error = use([&] { return kept.get(); });
   if (!error || kept.get() >= 0) return error;
   with_own_files([&] {
-    const int again = ::open(path_.c_str(), O_RDWR | O_CLOEXEC);
+    const int again = open_plain_file(path_, O_RDWR);
     if (kept.is_file(again)) error = use([&] { return again; });
   });
   return error;
@@ -198,7 +197,7 @@ Error NodeFile::open_own(const std::string& directory, const std::string& name) 
   int file = -1;
   for (int run = 1; file < 0; ++run) {
     path_ = stem + (run == 1 ? "" : "." + std::to_string(run)) + kExtension;
-    file = ::open(path_.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+    file = create_plain_file(path_);
     if (file < 0 && errno != EEXIST) return from_errno(path_);
   }
   say_that_we_write(file);

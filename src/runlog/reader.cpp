@@ -14,6 +14,7 @@
 #include <map>
 #include <system_error>
 
+#include "base/plain_file.h"
 #include "base/range.h"
 #include "base/shown_text.h"
 #include "runlog/one_run.h"
@@ -27,8 +28,7 @@ constexpr std::int64_t kLatestStart = INT64_MAX / 2;
 
 class File {
  public:
-  explicit File(const std::string& path)
-      : descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {}
+  explicit File(const std::string& path) : descriptor_(open_plain_file(path, O_RDONLY)) {}
   ~File() {
     if (descriptor_ >= 0) ::close(descriptor_);
   }
@@ -327,9 +327,8 @@ Error read_file(const std::string& path, bool with_events, const std::function<v
   struct stat status {};
   if (file.descriptor() < 0 || ::fstat(file.descriptor(), &status) != 0) {
     const int code = errno;
-    return Error::make(code, "%.200s: %s", path.c_str(), std::strerror(code));
+    return Error::make(code, "%.200s: %s", path.c_str(), open_failure(code));
   }
-  if (!S_ISREG(status.st_mode)) return Error::make(EINVAL, "%.200s: not a file", path.c_str());
   const auto size = static_cast<std::uint64_t>(status.st_size);
 
   NodeHeader header{};

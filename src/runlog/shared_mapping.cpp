@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "base/plain_file.h"
 #include "base/range.h"
 #include "monitor/system_call.h"
 
@@ -43,7 +44,7 @@ bool mappings_are_shared(int file, const std::string& path, std::uint64_t offset
   char* mapped = nullptr;
   if (map_shared(file, page, page_size(), mapped)) return false;
   auto* const words = reinterpret_cast<std::uint64_t*>(mapped + (offset - page));
-  const int other = ::open(path.c_str(), O_RDWR | O_CLOEXEC);
+  const int other = open_plain_file(path, O_RDWR);
   constexpr std::uint64_t kThere = 0x50494e494f4e3031, kBack = ~kThere;
   std::uint64_t seen = 0;
   std::atomic_ref(words[0]).store(kThere);

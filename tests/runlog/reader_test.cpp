@@ -352,7 +352,9 @@ TEST_F(Reader, TextsDoNotSpeakToTerminals) {
 TEST_F(Reader, WhatIsNoFile) {
   expect_error(read_log(path_ = dir_.path() + "/absent.plog", log_), "No such file");
   ASSERT_EQ(::mkfifo((dir_.path() + "/fifo").c_str(), 0600), 0);
-  expect_error(read_log(path_ = dir_.path() + "/fifo", log_), "not a file");
+  expect_error(read_log(path_ = dir_.path() + "/fifo", log_), "not a regular file");
+  std::filesystem::create_symlink(dir_.path() + "/fifo", dir_.path() + "/link");
+  expect_error(read_log(path_ = dir_.path() + "/link", log_), "a symbolic link");
 }
 
 TEST_F(Reader, DirectoriesAndLists) {
