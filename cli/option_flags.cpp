@@ -7,6 +7,7 @@
 #include <cstring>
 
 #include "cli/command.h"
+#include "cli/error_line.h"
 #include "device/make.h"
 #include "device/model/cost_model.h"
 #include "engine/profile_file.h"
@@ -81,8 +82,8 @@ void OptionFlags::note_unused() const {
   const Options chosen = options(), defaults;
   const bool below = chosen.front == Front::verbs;
   const auto note = [](const std::string& option, const std::string& use, const std::string& instead) {
-    fmt::print(stderr, "pinion: {} has no effect: it is for {}, and this runs with {}\n", option, use,
-               instead);
+    print_error_line(
+        fmt::format("{} has no effect: it is for {}, and this runs with {}", option, use, instead));
   };
   if (below && (chosen.device != defaults.device || values_.count("device")))
     note("--device " + chosen.device, "--front mpi", "--front verbs");

@@ -35,7 +35,8 @@ void write_text(const std::string& path, const std::string& text) {
   const fs::path place = fs::is_symlink(path, ignored) ? fs::weakly_canonical(path, ignored) : fs::path(path);
   const std::string written =
       replaces ? fmt::format("{}.{}.new", place.string(), ::getpid()) : std::string(path);
-  const int descriptor = replaces ? replace_plain_file(written, 0666) : ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
+  const int descriptor =
+      replaces ? replace_plain_file(written, 0666) : ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
   std::FILE* const file = descriptor < 0 ? nullptr : ::fdopen(descriptor, "w");
   if (!file) throw UsageError(fmt::format("{}: {}", path, std::strerror(errno)));
   const bool is_short = std::fwrite(text.data(), 1, text.size(), file) != text.size();

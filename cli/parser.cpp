@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "cli/error_line.h"
 #include "cli/option_flags.h"
 #include "cli/text.h"
 
@@ -154,7 +155,7 @@ std::string given_empty(const CLI::App& app, const std::vector<std::string>& arg
 int complain(const CLI::App& app, const std::string& message, int status) {
   const CLI::App& command = chosen(app);
   const std::string name = &command == &app ? "pinion" : "pinion " + command.get_name();
-  fmt::print(stderr, "{}: {}\n", name, message);
+  print_error_line(message, name);
   return status;
 }
 
@@ -197,7 +198,7 @@ int parse(CLI::App& app, std::vector<std::string> arguments, const int& status) 
   try {
     arguments = with_flags_for_words(app, arguments);
     if (const std::string name = given_empty(app, arguments); !name.empty()) {
-      fmt::print(stderr, "pinion {}: {}: the value is empty (an unset variable?)\n", arguments.front(), name);
+      print_error_line(name + ": the value is empty (an unset variable?)", "pinion " + arguments.front());
       return 2;
     }
     // CLI11 takes arguments from the back.

@@ -7,6 +7,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/error_line.h"
 #include "cli/output_file.h"
 
 namespace pinion::cli {
@@ -119,7 +120,7 @@ void RunMetrics::write(const std::string& text) {
     write_text(path_, text);
   } catch (const std::exception& error) {
     failed_ = true;
-    fmt::print(stderr, "pinion: metrics: {} (said once)\n", error.what());
+    print_error_line(fmt::format("metrics: {} (said once)", error.what()));
   }
 }
 

@@ -9,6 +9,7 @@
 #include <memory>
 #include <thread>
 
+#include "base/shown_text.h"
 #include "base/units.h"
 #include "cli/command.h"
 #include "cli/report/top_view.h"
@@ -54,7 +55,7 @@ void show_live(const Arguments& arguments, Duration every) {
     const Screen size = screen();
     if (const Error error = read_rows(arguments.logs, rows)) {
       if (picture.empty()) throw UsageError(error.message);
-      note = fmt::format("{}\n", error.message);
+      note = printable(error.message) + "\n";
     } else {
       goes_on = std::any_of(rows.begin(), rows.end(), [](const TopRow& row) { return row.is_running; });
       picture = top_text(std::move(rows), size.columns, size.lines);

@@ -16,6 +16,7 @@
 #include "base/plain_file.h"
 #include "base/process.h"
 #include "cli/doctor/caches_above.h"
+#include "cli/error_line.h"
 #include "cli/system_files.h"
 #include "engine/acts.h"
 #include "monitor/libc_hooks.h"
@@ -139,7 +140,7 @@ int execute(const CommandLine& command, const Environment& environment) {
   arguments.push_back(nullptr);
   ::execvp(arguments[0], arguments.data());
   const int code = errno;
-  fmt::print(stderr, "pinion: {}: {}\n", command.front(), code == ENOENT ? "not found" : std::strerror(code));
+  print_error_line(command.front() + ": " + (code == ENOENT ? "not found" : std::strerror(code)));
   return code == ENOENT ? kNotFound : kNotExecutable;
 }
 
@@ -158,7 +159,7 @@ int run_and_wait(const CommandLine& command, const Environment& environment, con
     if (!output.empty()) {
       const int file = replace_plain_file(output);
       if (file < 0) {
-        fmt::print(stderr, "pinion: {}: {}\n", output, std::strerror(errno));
+        print_error_line(output + ": " + std::strerror(errno));
         ::_exit(kNotExecutable);
       }
       ::dup2(file, STDOUT_FILENO);

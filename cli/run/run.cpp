@@ -7,8 +7,10 @@
 #include <optional>
 
 #include "base/process.h"
+#include "base/shown_text.h"
 #include "cli/command.h"
 #include "cli/doctor/caches_above.h"
+#include "cli/error_line.h"
 #include "cli/option_flags.h"
 #include "cli/report/arena.h"
 #include "cli/report/hugepages.h"
@@ -53,7 +55,7 @@ void print_summary(const std::string& directory, const Options& options, const C
                    int status, const ArenaFigures& arena) {
   runlog::Report report;
   if (const Error error = runlog::analyse({directory}, report)) {
-    fmt::print(stderr, "pinion: {}\n", error.code == ENOENT ? no_log_text(options, status) : error.message);
+    print_error_line(error.code == ENOENT ? no_log_text(options, status) : error.message);
     return;
   }
   const std::optional<Strategies> strategies = strategies_of(report, {directory});
@@ -66,7 +68,7 @@ void print_summary(const std::string& directory, const Options& options, const C
 }
 
 /// On standard error: standard output is the program's.
-void tell(const std::string& text) { fmt::print(stderr, "{}", wrapped(text, "pinion: ")); }
+void tell(const std::string& text) { fmt::print(stderr, "{}", wrapped(printable(text), "pinion: ")); }
 
 /// Libraries behave otherwise than the user may expect.
 void tell_caches_off(const Options& options) {

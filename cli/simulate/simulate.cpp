@@ -8,6 +8,7 @@
 #include <ctime>
 #include <memory>
 
+#include "cli/error_line.h"
 #include "cli/progress.h"
 #include "cli/report/verdict.h"
 #include "cli/simulate/firehose_study.h"
@@ -104,7 +105,7 @@ void read_profiles(SimulateRow& row, const std::string& path) {
     if (profile.empty()) continue;
     const Error unused = Profile().from_bytes(profile);
     if (!unused) continue;
-    fmt::print(stderr, "pinion: no profile: {}\n", unused.message);
+    print_error_line(fmt::format("no profile: {}", unused.message));
     profile.clear();
   }
 }

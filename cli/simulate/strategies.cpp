@@ -6,6 +6,7 @@
 #include <ctime>
 
 #include "cli/command.h"
+#include "cli/error_line.h"
 #include "cli/progress.h"
 #include "cli/text.h"
 #include "device/model/cost_model.h"
@@ -205,7 +206,7 @@ std::optional<Strategies> strategies_of(const runlog::Report& report, const std:
   try {
     return Simulator(report, logs).run();
   } catch (const std::exception& failed) {
-    fmt::print(stderr, "pinion: nothing is simulated: {}\n", failed.what());
+    print_error_line(fmt::format("nothing is simulated: {}", failed.what()));
     return std::nullopt;
   }
 }

@@ -53,6 +53,12 @@ void make_printable(char* text) {
   *end = '\0';
 }
 
+std::string printable(std::string text) {
+  make_printable(text.data());
+  text.resize(std::strlen(text.c_str()));
+  return text;
+}
+
 std::string quoted(const std::string& word) {
   const bool plain = !word.empty() && std::all_of(word.begin(), word.end(), [](unsigned char c) {
     return std::isalnum(c) ||

@@ -8,6 +8,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/shown_text.h"
+
 namespace pinion {
 
 namespace {
@@ -61,6 +63,7 @@ void warn(const char* format, ...) {
   va_start(arguments, format);
   std::vsnprintf(text + named, sizeof text - static_cast<std::size_t>(named), format, arguments);
   va_end(arguments);
+  make_printable(text);
   Lines lines;
   const char* word = text;
   while (*word != 0) {

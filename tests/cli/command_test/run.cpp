@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -163,6 +164,40 @@ TEST_F(Cli, ALogDirectoryKeepsTheFilesOfOthers) {
   expect_usage_error({"run", "--log", "mine", "--", "true"}, "letter.plog: not a log of Pinion");
   for (const char* name : {"my.arena", "notes.hugepages", "letter.plog"})
     EXPECT_EQ(content_of(root() / "mine" / name), "Dear all") << name;
+}
+
+TEST_F(Cli, PipesAndLinksInALogDirectoryStopNoCommand) {
+  install_harmless_preload();
+  fs::create_directory(root() / "mine");
+  write_log(root() / "mine", 0);
+  std::ofstream(root() / "victim") << "bytes=1\n";
+  ASSERT_EQ(::mkfifo((root() / "mine/host.1.arena").c_str(), 0600), 0);
+  ASSERT_EQ(::mkfifo((root() / "mine/host.2.hugepages").c_str(), 0600), 0);
+  fs::create_symlink(root() / "victim", root() / "mine/host.3.arena");
+  const Outcome report = pinion({"report", "mine"});
+  EXPECT_EQ(report.status, 0) << report.err;
+  EXPECT_EQ(report.out.find("with an arena"), std::string::npos) << report.out;
+  EXPECT_EQ(pinion({"run", "--log", "mine", "--", "true"}).status, 0);
+  for (const char* name : {"host.1.arena", "host.2.hugepages", "host.3.arena"})
+    EXPECT_TRUE(fs::exists(fs::symlink_status(root() / "mine" / name))) << name;
+  fs::create_symlink(root() / "victim", root() / "mine/other.plog");
+  expect_usage_error({"run", "--log", "mine", "--", "true"}, "other.plog: not a log of Pinion");
+  expect_usage_error({"report", "mine"}, "other.plog: a symbolic link");
+  EXPECT_EQ(content_of(root() / "victim"), "bytes=1\n");
+}
+
+TEST_F(Cli, ErrorLinesShowNoControlCharacters) {
+  const std::string name = "a\033[31m\nb.plog";
+  std::ofstream(root() / name) << "Dear all";
+  for (const char* command : {"report", "top", "simulate"})
+    expect_usage_error({command, name}, "a?[31m?b.plog: not a Pinion log");
+  install_harmless_preload();
+  fs::create_directory(root() / "mine");
+  fs::rename(root() / name, root() / "mine" / name);
+  expect_usage_error({"run", "--log", "mine", "--", "true"}, "a?[31m?b.plog: not a log of Pinion");
+  const Outcome o = pinion({"run", "--", "./\033[31m\nprogram"});
+  EXPECT_EQ(o.err.find('\033'), std::string::npos) << o.err;
+  EXPECT_NE(o.err.find("./?[31m?program: not found"), std::string::npos) << o.err;
 }
 
 TEST_F(Cli, RunOffLeavesTheProgramAlone) {
