@@ -26,7 +26,7 @@ bool is_link_of_another(const std::string& path) {
 
 }  // namespace
 
-void write_text(const std::string& path, const std::string& text) {
+void write_file(const std::string& path, const std::function<void(std::FILE*)>& write) {
   namespace fs = std::filesystem;
   std::error_code ignored;
   const bool replaces = !fs::exists(path, ignored) || fs::is_regular_file(path, ignored);
@@ -39,13 +39,18 @@ void write_text(const std::string& path, const std::string& text) {
       replaces ? replace_plain_file(written, 0666) : ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
   std::FILE* const file = descriptor < 0 ? nullptr : ::fdopen(descriptor, "w");
   if (!file) throw UsageError(fmt::format("{}: {}", path, std::strerror(errno)));
-  const bool is_short = std::fwrite(text.data(), 1, text.size(), file) != text.size();
+  write(file);
+  const bool is_short = std::ferror(file) != 0;
   if ((std::fclose(file) != 0 || is_short ||
        (replaces && std::rename(written.c_str(), place.c_str()) != 0))) {
     const int code = errno;
     if (replaces) std::remove(written.c_str());
     throw Failure(fmt::format("{}: {}", path, std::strerror(code)));
   }
+}
+
+void write_text(const std::string& path, const std::string& text) {
+  write_file(path, [&](std::FILE* file) { std::fwrite(text.data(), 1, text.size(), file); });
 }
 
 }  // namespace pinion::cli

@@ -2,8 +2,6 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <cerrno>
-#include <cstring>
 #include <memory>
 #include <optional>
 
@@ -36,11 +34,8 @@ struct Arguments {
 
 void save_trace(const std::string& path, const runlog::Report& report, const std::vector<std::string>& logs,
                 const SiteText& site_text) {
-  std::FILE* file = std::fopen(path.c_str(), "w");
-  if (!file) throw UsageError(fmt::format("{}: {}", path, std::strerror(errno)));
-  const Error unread = write_trace(file, report, logs, site_text);
-  const bool failed = std::ferror(file);
-  if (std::fclose(file) != 0 || failed) throw Failure(fmt::format("{}: writing failed", path));
+  Error unread;
+  write_file(path, [&](std::FILE* file) { unread = write_trace(file, report, logs, site_text); });
   if (unread) throw UsageError(unread.message);
 }
 

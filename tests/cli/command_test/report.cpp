@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <map>
 #include <nlohmann/json.hpp>
@@ -294,6 +295,26 @@ TEST_F(Cli, WhatLacksEventsIsNotZero) {
   EXPECT_NE(run.err.find("pinion: " + line), std::string::npos) << run.err;
   for (const char* reference : {"(oracle): not available", "(leave-pinned): not available"})
     EXPECT_NE(run.err.find(reference), std::string::npos) << run.err;
+}
+
+TEST_F(Cli, OutputsOfAReportLeadNowhereByLinksOfOthers) {
+  if (::geteuid() != 0) GTEST_SKIP() << "only root makes a link another user's";
+  constexpr uid_t kAnother = 12345;
+  write_log(root() / "logs", 0);
+  std::ofstream(root() / "victim") << "Dear all";
+  for (const char* output : {"--trace", "--html", "--prometheus"}) {
+    fs::remove(root() / "link");
+    fs::create_symlink(root() / "victim", root() / "link");
+    ASSERT_EQ(::lchown((root() / "link").c_str(), kAnother, kAnother), 0);
+    const Outcome o = pinion({"report", "logs", output, "link"});
+    EXPECT_EQ(o.status, 2) << output;
+    EXPECT_NE(o.err.find("link: a link of another user's"), std::string::npos) << o.err;
+  }
+  EXPECT_EQ(content_of(root() / "victim"), "Dear all");
+  ASSERT_EQ(::lchown((root() / "link").c_str(), ::geteuid(), ::getegid()), 0);
+  EXPECT_EQ(pinion({"report", "logs", "--trace", "link"}).status, 0);
+  EXPECT_TRUE(fs::is_symlink(root() / "link"));
+  EXPECT_TRUE(json::parse(content_of(root() / "victim")).contains("traceEvents"));
 }
 
 }  // namespace
