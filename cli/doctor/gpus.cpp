@@ -11,7 +11,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <functional>
 #include <thread>
 
@@ -19,6 +18,7 @@
 #include "base/range.h"
 #include "cli/command.h"
 #include "cli/doctor/monitors.h"
+#include "cli/output_file.h"
 #include "cli/system_files.h"
 #include "cli/text.h"
 #include "device/cuda/driver_api.h"
@@ -338,12 +338,11 @@ void write_gpu_costs(const Json& gpus, const std::string& path) {
   if (!gpus.contains("gpus"))
     throw Failure(fmt::format("no costs of a GPU: {}", gpus.value("refused", "none")));
   const Json& gpu = gpus["gpus"].front();
-  std::ofstream file(path);
+  std::string text;
   for (const char* key :
        {"register_ns_per_page", "register_ns_base", "deregister_ns_per_page", "deregister_ns_base"})
-    file << fmt::format("{}={:.3f}\n", key, gpu.value(key, 0.));
-  file.close();
-  if (!file) throw Failure(fmt::format("{}: cannot be written", path));
+    text += fmt::format("{}={:.3f}\n", key, gpu.value(key, 0.));
+  write_text(path, text);
 }
 
 }  // namespace pinion::cli
