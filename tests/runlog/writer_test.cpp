@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 
 #include "base/range.h"
 #include "support/deterministic_scheduler.h"
@@ -258,6 +259,45 @@ TEST(LogWriter, AJobThatHasEndedGivesWay) {
   ASSERT_EQ(logs_in(dir), 1u);
   ASSERT_FALSE(read_log(new_job.path(), log));
   EXPECT_EQ(log.events.size(), 0u);
+}
+
+TEST(LogWriter, WhatIsNoLogStays) {
+  TemporaryDirectory dir;
+  char host[256] = {};
+  ::gethostname(host, sizeof host - 1);
+  const std::string letter = dir.path() + "/" + host + ".letter.plog",
+                    pipe = dir.path() + "/" + host + ".pipe.plog";
+  std::ofstream(letter) << "Dear all, this is a letter";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  LogWriter writer;
+  ASSERT_FALSE(writer.open(dir.path(), info_of_job(1, 0), 1 << 16));
+  EXPECT_TRUE(fs::exists(letter));
+  EXPECT_TRUE(fs::exists(pipe));
+}
+
+TEST(LogWriter, ALinkOrPipeInItsPlaceIsRefused) {
+  TemporaryDirectory dir;
+  LogWriter writer;
+  ASSERT_FALSE(writer.open(dir.path(), info_of_job(1, 0), 1 << 16));
+  const std::string path = writer.path();
+  writer.finish({}, Series{}, 2000, 0);
+  const std::string other = dir.path() + "/other";
+  fs::rename(path, other);
+  const auto size = fs::file_size(other);
+  const auto expect_refused = [&](const char* reason) {
+    LogWriter refused;
+    const Error error = refused.open(dir.path(), info_of_job(1, 0), 1 << 16);
+    EXPECT_NE(std::strstr(error.message, reason), nullptr) << error.message;
+    fs::remove(path);
+  };
+  fs::create_symlink(other, path);
+  expect_refused("a symbolic link");
+  EXPECT_EQ(fs::file_size(other), size);
+  fs::create_symlink(dir.path() + "/nothing", path);
+  expect_refused("a symbolic link");
+  EXPECT_FALSE(fs::exists(dir.path() + "/nothing"));
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  expect_refused("not a regular file");
 }
 
 TEST(LogWriter, AJobThatRunsStaysAndSoDoesWhatHasNoRank) {

@@ -1,6 +1,7 @@
 // `pinion simulate`: errors of usage, profiles, JSON, studies.
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -79,6 +80,23 @@ TEST_F(Cli, AFileThatIsNoProfileStays) {
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_TRUE(write_profile(pipe, "PINIONPR"));
   EXPECT_TRUE(std::filesystem::is_fifo(pipe));
+}
+
+TEST_F(Cli, AProfileIsNeitherReadNorWrittenThroughALink) {
+  const std::string letter = (root() / "letter").string(), profile = (root() / "profile").string();
+  std::ofstream(letter) << "PINIONPR, dear all";
+  fs::create_symlink(letter, profile + ".part." + std::to_string(::getpid()));
+  const Error written = write_profile(profile, "PINIONPR");
+  EXPECT_FALSE(written) << written.message;
+  EXPECT_EQ(content_of(profile), "PINIONPR");
+  EXPECT_EQ(content_of(letter), "PINIONPR, dear all");
+  fs::remove(profile);
+  fs::create_symlink(letter, profile);
+  std::string bytes;
+  EXPECT_TRUE(read_profile(profile, bytes));
+  EXPECT_EQ(bytes, "");
+  EXPECT_TRUE(write_profile(profile, "PINIONPR"));
+  EXPECT_EQ(content_of(letter), "PINIONPR, dear all");
 }
 
 TEST_F(Cli, SimulateJson) {
