@@ -50,7 +50,8 @@ struct alignas(64) Region {
 
   // Unordered hints. The helper's frequent writes go to another line than the one that a hit
   // needs.
-  /// Uses so far. Concurrent counts may be lost: it shows that there was a use, and about how many.
+  /// Uses that left no record. Concurrent counts may be lost: it shows that there was a use, and about how
+  /// many.
   std::atomic<std::uint32_t> uses{0};
   std::atomic<Ticks> last_use{0};  ///< by leaseholders, and by the helper for uses that leave no time
   // For choosing victims (victims.h).
@@ -74,7 +75,7 @@ struct alignas(64) Region {
     return range().contains(request) && includes(access.load(std::memory_order_relaxed), rights);
   }
 
-  /// Notes uses; for leaseholders.
+  /// Notes uses that leave no record; for leaseholders.
   void count_uses(std::uint32_t n = 1) {
     uses.store(uses.load(std::memory_order_relaxed) + n, std::memory_order_relaxed);
   }

@@ -61,7 +61,7 @@ struct Buffer {
   struct Settled {
     bool by_last_use = false;
     Time since = kNotYet;
-    std::uint32_t uses = 0;    ///< of its region (Region::uses), at the last record
+    std::uint32_t uses = 0;    ///< Region::uses at the last record
     std::uint32_t passed = 0;  ///< uses while settled, of which the predictor sees a sample
     runlog::Event use{};       ///< the last one that left a record: those that leave none are alike
   } settled;

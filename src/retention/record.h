@@ -99,7 +99,6 @@ inline RegionWord::Released end_lease(Domain& domain, Record& record) {
   Region* region = record.region().region;
   if (region->memory_changed.load(std::memory_order_relaxed)) [[unlikely]]
     record.flags |= runlog::kMemoryGone;
-  region->count_uses();
   return domain.release(region, record.begin, record.end);
 }
 

@@ -30,8 +30,9 @@ Duration SettledRegions::interval(Buffer& buffer, Time begin, const Region& regi
   const std::uint32_t uses = region.uses.load(std::memory_order_relaxed);
   const std::uint32_t since = uses - std::exchange(buffer.settled.uses, uses);
   const Duration time = begin - buffer.last_use;
-  if (!records_lost_ || since <= 1) return time;
-  return time * static_cast<Duration>(buffers_.in(region.range()).size()) / since;
+  if (!records_lost_) return time;
+  const auto buffers = static_cast<Duration>(buffers_.in(region.range()).size());
+  return time * buffers / (buffers + since);
 }
 
 Time SettledRegions::rested_at(RegionRef ref, Time now) {

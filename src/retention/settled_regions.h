@@ -25,7 +25,7 @@ class SettledRegions {
   SettledRegions(Domain& domain, BufferTable& buffers, const Ledger& ledger)
       : domain_(domain), buffers_(buffers), ledger_(ledger) {}
 
-  /// Whether the records that follow are only some of those that threads made: their rings were full.
+  /// Whether uses before the records that follow left none, because rings were full.
   void note_losses(bool any) { records_lost_ = any; }
   /// Notes whether the buffer is settled with this use: it came too soon for a decision, as those of its
   /// thread before. Only `may_settle` buffers are.
@@ -66,7 +66,8 @@ class SettledRegions {
   /// Returns whether the region was used since the look before.
   bool look(Region* region, Marked& marked, Time now);
   void unmark(const RegionRef& ref);
-  /// Returns the time since the use before; where records are lost, the mean time between the region's uses.
+  /// Returns the time since the use before; where uses left no record, their mean time: a region's buffers
+  /// share its count.
   Duration interval(Buffer& buffer, Time begin, const Region& region) const;
   void note_run(const Buffer& buffer, std::uint32_t count, Time begin, Time end);
 
