@@ -185,11 +185,13 @@ class LiveUses {
     const CallPoint call{ticks_now(), 1, CallKind::send};
     ASSERT_TRUE(leases.acquire(*this_thread(), 0, call, Range::of(memory_, sizeof memory_), Access::read,
                                transfer, Refusal::report));
-    settled_ = transfer.unrecorded;
+    unrecorded_ = transfer.unrecorded;
+    settled_ = unrecorded_ && transfer.region()->settled.load();
     leases.release(*this_thread(), transfer);
     ++uses_;
   }
-  /// Whether the last use left no record.
+  /// Whether the last use left no record; and whether for the reason that its region is settled.
+  bool unrecorded() const { return unrecorded_; }
   bool settled() const { return settled_; }
   std::uint64_t uses() const { return uses_; }
   static Address address() { return reinterpret_cast<Address>(memory_); }
@@ -209,7 +211,7 @@ class LiveUses {
   const TemporaryDirectory directory_;
   Options options_;
   std::uint64_t uses_ = 0;
-  bool settled_ = false;
+  bool unrecorded_ = false, settled_ = false;
 };
 
 std::uint64_t counted_in(const runlog::Log& log) {
@@ -272,11 +274,11 @@ TEST(SettledRegions, ARunOfTheProcessHasItsOwn) {
 TEST(HitTrail, LeavePinnedWithoutALogLeavesNoRecordsOfHits) {
   LiveUses live(RetentionKind::leave_pinned, Log::none);
   live.use();
-  EXPECT_FALSE(live.settled());  // it is a miss
+  EXPECT_FALSE(live.unrecorded());  // it is a miss
   const std::uint64_t begin = this_thread()->ring.size();
   for (int i = 0; i < 100; ++i) {
     live.use();
-    ASSERT_TRUE(live.settled());
+    ASSERT_TRUE(live.unrecorded());
   }
   EXPECT_LE(this_thread()->ring.size(), begin);
   EXPECT_EQ(Engine::running()->counters().all().hits, 100u);
@@ -286,7 +288,7 @@ TEST(HitTrail, LeavePinnedWithoutALogLeavesNoRecordsOfHits) {
 TEST(HitTrail, LeavePinnedWithALogRecordsEachUse) {
   LiveUses live(RetentionKind::leave_pinned);
   for (int i = 0; i < 100; ++i) live.use();
-  EXPECT_FALSE(live.settled());
+  EXPECT_FALSE(live.unrecorded());
   std::uint64_t leases = 0;
   for (const runlog::Event& event : live.stop().events) leases += event.kind == runlog::EventKind::lease;
   EXPECT_EQ(leases, 100u);
@@ -322,7 +324,7 @@ TEST(HitTrail, LruLeavesTheTimeOfTheLastUse) {
   LiveUses live(RetentionKind::lru, Log::none);
   live.use();
   live.use();
-  EXPECT_TRUE(live.settled());
+  EXPECT_TRUE(live.unrecorded());
   const Region* const region = this_thread()->recent.of(live.address()).region;
   const Ticks before = region->last_use.load();
   while (ticks_now() == before) {
