@@ -27,7 +27,7 @@ namespace pinion::runlog {
 
 constexpr char kMagic[8] = {'P', 'I', 'N', 'I', 'O', 'N', 'L', 'G'};
 constexpr std::uint32_t kVersion = 9;
-/// The oldest version that is read: its counters end before `copies_to_gpu`.
+/// The oldest version that is read: its counters end before `copies_to_gpu`, its call sites before `python`.
 constexpr std::uint32_t kOldestVersion = 8;
 /// The unit that processes take of the file; a multiple of every page size in use.
 constexpr std::uint64_t kChunkBytes = 64 << 10;
@@ -326,7 +326,13 @@ constexpr std::uint64_t modules_offset(std::uint32_t version = kVersion) {
   return live_offset() + 2 * live_bytes(version);
 }
 constexpr std::uint64_t sites_offset() { return kChunkBytes; }
-constexpr std::uint64_t events_offset() { return sites_offset() + kMaxSites * sizeof(SiteEntry); }
+/// The bytes of a SiteEntry: those of an older version end before `python`.
+constexpr std::uint64_t site_bytes(std::uint32_t version = kVersion) {
+  return version < 9 ? offsetof(SiteEntry, python) : sizeof(SiteEntry);
+}
+constexpr std::uint64_t events_offset(std::uint32_t version = kVersion) {
+  return sites_offset() + kMaxSites * site_bytes(version);
+}
 static_assert(sizeof(ProcessHeader) <= domains_offset());
 static_assert(domains_offset() + kMaxDomains * sizeof(DomainEntry) <= live_offset());
 static_assert(modules_offset() + kMaxModules * sizeof(ModuleEntry) <= sites_offset());

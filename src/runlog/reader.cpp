@@ -72,7 +72,7 @@ bool amount(double value) { return std::isfinite(value) && value >= 0; }
 
 const char* fault_of(const NodeHeader& h) {
   if (h.chunk_bytes != kChunkBytes || h.process_bytes != sizeof(ProcessHeader) ||
-      h.live_bytes != live_bytes(h.version) || h.site_bytes != sizeof(SiteEntry) ||
+      h.live_bytes != live_bytes(h.version) || h.site_bytes != site_bytes(h.version) ||
       h.event_bytes != sizeof(Event) || h.domain_bytes != sizeof(DomainEntry) ||
       h.module_bytes != sizeof(ModuleEntry))
     return "its records have other sizes than its version has";
@@ -285,6 +285,17 @@ Error read_state(const Section& section, std::uint32_t version, const std::strin
   return {};
 }
 
+/// False where they are missing.
+bool read_sites(const Section& section, std::uint32_t version, Log& log) {
+  const std::uint64_t bytes = site_bytes(version), count = log.header.site_count;
+  if (count > section.bytes_from(sites_offset()) / bytes) return false;
+  std::vector<char> entries(count * bytes);
+  if (!section.read(sites_offset(), entries.data(), entries.size())) return false;
+  log.sites.assign(count, SiteEntry{});
+  for (std::uint64_t i = 0; i < count; ++i) std::memcpy(&log.sites[i], entries.data() + i * bytes, bytes);
+  return true;
+}
+
 Error read_events(const Section& section, std::uint32_t version, const std::string& which, Log& log) {
   const ProcessHeader& header = log.header;
   log.modules.resize(header.module_count);
@@ -295,21 +306,18 @@ Error read_events(const Section& section, std::uint32_t version, const std::stri
     make_printable(module.path);
   }
 
-  if (header.site_count > section.bytes_from(sites_offset()) / sizeof(SiteEntry)) return truncated(which);
-  log.sites.resize(header.site_count);
-  if (!section.read(sites_offset(), log.sites.data(), log.sites.size() * sizeof(SiteEntry)))
-    return truncated(which);
+  if (!read_sites(section, version, log)) return truncated(which);
   for (SiteEntry& site : log.sites) {
     if (const char* fault = fault_of(site)) return corrupt(which, fault);
     make_printable(site.name);
     make_printable(site.python);
   }
 
-  if (header.event_count > section.bytes_from(events_offset()) / sizeof(Event)) return truncated(which);
+  const std::uint64_t events = events_offset(version);
+  if (header.event_count > section.bytes_from(events) / sizeof(Event)) return truncated(which);
   log.events.resize(std::min(header.event_count, kMaxEvents));
   log.live.counters.events_dropped += header.event_count - log.events.size();
-  if (!section.read(events_offset(), log.events.data(), log.events.size() * sizeof(Event)))
-    return truncated(which);
+  if (!section.read(events, log.events.data(), log.events.size() * sizeof(Event))) return truncated(which);
   for (Event& event : log.events) {
     // A memory event may be of the whole address space: its events were missed, so every registration is in
     // doubt.
