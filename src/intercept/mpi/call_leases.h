@@ -57,7 +57,7 @@ class CallLeases {
   [[gnu::always_inline]] bool acquire_quickly(Range range, Access access, bool arriving = false) {
     LeasePath& path = nesting_.lease_path();
     if (arriving && (!path.options().receives_arrived || path.is_pressed(0))) return false;
-    if (count_ == slots_.size() ||
+    if (count_ >= slots_.size() ||
         !path.acquire_quickly(nesting_.thread(), 0, range, access, slots_[count_].transfer))
       return false;
     ++count_;

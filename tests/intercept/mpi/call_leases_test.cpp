@@ -1,6 +1,9 @@
 // The leases of one MPI call: how long they last, and what takes them over.
 #include "intercept/mpi/call_leases.h"
 
+#include <array>
+#include <vector>
+
 #include "leases.h"
 
 namespace pinion::mpi {
@@ -19,6 +22,22 @@ TEST_F(CallLeasesTest, LastUntilTheCallEnds) {
     EXPECT_EQ(leased_pages(), 10u) << "more than a call has buffers";
   }
   EXPECT_EQ(leased_pages(), 0u);
+}
+
+TEST_F(CallLeasesTest, MoreHitsThanACallHasBuffersLieBesideIt) {
+  std::vector<Transfer> registered;
+  for (std::size_t i = 0; i < 6; ++i) registered.push_back(lease(4 * i, 2));
+  struct Frame {
+    CallLeases leases{EntryFrame::here(), CallKind::send};
+    std::array<unsigned char, 4 * sizeof(Transfer)> of_the_caller{};
+  } frame;
+  ASSERT_TRUE(frame.leases.enter(-1));
+  const std::uint64_t before = engine_->counters().all().hits;
+  for (std::size_t i = 0; i < 6; ++i) frame.leases.acquire(pages(4 * i, 4 * i + 2), Access::read, 1);
+  EXPECT_EQ(engine_->counters().all().hits, before + 6);
+  EXPECT_EQ(frame.of_the_caller, (decltype(frame.of_the_caller){}));
+  for (Transfer& transfer : registered) leases_->release(*thread_, transfer);
+  EXPECT_EQ(leased_pages(), 12u);
 }
 
 TEST_F(CallLeasesTest, ACallInsideOfAnotherLeasesNothing) {
