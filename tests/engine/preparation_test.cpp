@@ -402,6 +402,12 @@ TEST_F(Preparing, WhatIsUnderWayIsRolledBackInAProcessThatIsStopped) {
 }
 
 TEST_F(Preparing, TheProgramsOperationsAreCalledWithoutALockInAProcessThatIsStopped) {
+  Barrier barrier;
+  std::atomic<int> deregistered{0};
+  operations_.refuse_deregistration = [&] {
+    if (++deregistered == 2) barrier.pass();  // the second preparation's
+    return 0;
+  };
   start("retention=leave-pinned");
   const Heap memory(2), other(2);
   ASSERT_EQ(prepare(other), 0) << pinion_last_error();
@@ -409,12 +415,6 @@ TEST_F(Preparing, TheProgramsOperationsAreCalledWithoutALockInAProcessThatIsStop
   ASSERT_EQ(ended(), 0);
   ASSERT_EQ(prepare(memory), 0) << pinion_last_error();
   ASSERT_EQ(ended(), 0);
-  Barrier barrier;
-  std::atomic<int> deregistered{0};
-  operations_.refuse_deregistration = [&] {
-    if (++deregistered == 2) barrier.pass();  // the second preparation's
-    return 0;
-  };
   EXPECT_FALSE(pinion::node::ask_to_stop(::getpid()));
   EXPECT_TRUE(eventually([&] { return barrier.arrived > 0; }));
   EXPECT_EQ(pinion_preparation_end(ended_before), 0) << "while an operation waits";
