@@ -14,13 +14,6 @@ namespace pinion {
 
 namespace {
 
-std::uint64_t leases_out_at(std::size_t place) {
-  return leases_out([place](auto&& visit) {
-    for (const ThreadContext* thread = all_threads(); thread; thread = thread->next)
-      visit(thread->counted().at[place]);
-  });
-}
-
 /// A forked child has the counts of its parent's threads, whose leases nobody returns here.
 std::unique_ptr<std::uint64_t[]> inherited_leases() {
   if (!is_forked_child()) return nullptr;

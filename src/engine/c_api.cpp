@@ -313,7 +313,7 @@ PINION_REST int acquire_in_arena(pinion_domain* domain, const void* address, std
   return 0;
 }
 
-/// Of a region that threads share.
+/// Acquires a region that threads share.
 PINION_REST int acquire_shared(pinion_domain* domain, const void* address, std::size_t bytes, unsigned access,
                                pinion_lease* lease, ThreadContext* thread) {
   LeasePath& leases = *domain->leases;

@@ -9,18 +9,11 @@ namespace pinion {
 
 namespace {
 
-/// So many hits in a row, of those that are looked at, come from another thread than the one before: threads
-/// contend for the region.
+/// Threads contend for a region if so many hits in a row, of those that are looked at, come from another
+/// thread than the one before.
 constexpr unsigned kContended = 4;
 /// A region that has rested so long is shared no more. Retention lets none go sooner.
 constexpr Duration kRest = 5 * kMillisecond;
-
-std::uint64_t leases_out_at(std::size_t place) {
-  return leases_out([place](auto&& visit) {
-    for (const ThreadContext* thread = all_threads(); thread; thread = thread->next)
-      visit(thread->counted().at[place]);
-  });
-}
 
 std::uint64_t uses_at(std::size_t place) {
   std::uint64_t uses = 0;

@@ -7,7 +7,7 @@
 // before a fork, and with its domain. When the leases of threads are back too, this object returns its own,
 // and the region is one like any other.
 //
-// try_lease() and is_over() are lock-free, for any thread. All else is ordinary code of any thread, under one
+// try_lease() is lock-free, for any thread. All else is ordinary code of any thread, under one
 // mutex; look() is the helper's. Systems without membarrier have no places.
 //
 // PROTOCOL. As in lease_count.h, with the region's place in the part of its doom: taking counts first, and

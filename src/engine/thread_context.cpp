@@ -69,6 +69,13 @@ ThreadContext* this_thread_first() {
 
 ThreadContext* all_threads() { return g_newest.load(std::memory_order_acquire); }
 
+std::uint64_t leases_out_at(std::size_t place) {
+  return leases_out([place](auto&& visit) {
+    for (const ThreadContext* thread = all_threads(); thread; thread = thread->next)
+      visit(thread->counted().at[place]);
+  });
+}
+
 bool is_forked_child() { return g_forked.load(std::memory_order_relaxed); }
 
 void forget_this_thread() {

@@ -113,6 +113,8 @@ inline ThreadContext* this_thread() {
 inline ThreadContext* known_thread() { return this_thread_context; }
 /// The newest of all contexts; follow `next`.
 ThreadContext* all_threads();
+/// Sums the leases that are out at a place of LeaseCounts over all threads (lease_count.h).
+std::uint64_t leases_out_at(std::size_t place);
 /// Forgets the parent's context in a forked child, whose only thread starts without one.
 void forget_this_thread();
 /// Whether contexts are a parent's.

@@ -3,9 +3,8 @@
 // nevertheless judged by what arrives:
 //
 // - Where all that is posted is registered already, and its use leaves no record, all of it is leased. The
-// end
-//   corrects what was counted. Memory that has been short is excepted: such a lease would keep a region
-//   that a short message does not need.
+//   end corrects what was counted. Memory that has been short is excepted: such a lease would keep a
+//   region that a short message does not need.
 // - Else the front learns, for each call site and sender, the longest message so far, and leases that much.
 //   When more arrives, the rest is leased at completion, late: a library that had registered too little would
 //   do the same.

@@ -129,7 +129,7 @@ class Buffers {
  private:
   bool reaches(Aint n, Datatype type) { return bytes_of(questions_, n, type) >= least_; }
 
-  // What arrives of a buffer, where that is not a number of bytes: what is learnt, or all that is named.
+  // Stand for the bytes that arrive of a buffer: as many as is learnt, or all that is named.
   static constexpr std::int64_t kLearnt = -1, kAsNamed = -2;
   void lease(const void* buffer, Aint n, Datatype type, Access access, int other) {
     if (!lease_quickly(buffer, n, type, access, kAsNamed)) [[unlikely]]
