@@ -83,6 +83,15 @@ class Preparing : public ::testing::Test {
     options.piece_bytes = 2 * kPage;
     return pinion_prepare(domain_, &range, 1, &options, &preparation_);
   }
+  /// The third piece waits in the program's operation.
+  void prepare_up_to(Barrier& barrier, const Heap& memory) {
+    operations_.refuse = [&barrier](const Operations::Live&, std::size_t live) {
+      if (live == 3) barrier.pass();
+      return 0;
+    };
+    ASSERT_EQ(prepare(memory), 0) << pinion_last_error();
+    ASSERT_TRUE(eventually([&barrier] { return barrier.arrived > 0; }));
+  }
   int ended() { return pinion_preparation_wait(preparation_, kForEver); }
   pinion_preparation_state state() const {
     pinion_preparation_state state{};
@@ -227,12 +236,7 @@ TEST_F(Preparing, ItIsUnderWayUntilItIsCancelled) {
   start("retention=leave-pinned");
   const Heap memory(16);
   Barrier barrier;
-  operations_.refuse = [&](const Operations::Live&, std::size_t live) {
-    if (live == 3) barrier.pass();
-    return 0;
-  };
-  ASSERT_EQ(prepare(memory), 0) << pinion_last_error();
-  ASSERT_TRUE(eventually([&] { return barrier.arrived > 0; }));
+  prepare_up_to(barrier, memory);
   EXPECT_EQ(pinion_preparation_wait(preparation_, 0), ETIMEDOUT);
   const pinion_preparation_state now = state();
   EXPECT_EQ(now.error, EINPROGRESS);
@@ -388,12 +392,7 @@ TEST_F(Preparing, WhatIsUnderWayIsRolledBackInAProcessThatIsStopped) {
   start();
   const Heap memory(16);
   Barrier barrier;
-  operations_.refuse = [&](const Operations::Live&, std::size_t live) {
-    if (live == 3) barrier.pass();
-    return 0;
-  };
-  ASSERT_EQ(prepare(memory), 0) << pinion_last_error();
-  ASSERT_TRUE(eventually([&] { return barrier.arrived > 0; }));
+  prepare_up_to(barrier, memory);
   EXPECT_FALSE(pinion::node::ask_to_stop(::getpid()));
   EXPECT_TRUE(eventually([] { return pinion::node::stop_answer(::getpid()).has_value(); }));
   barrier.open();
