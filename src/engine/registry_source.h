@@ -69,10 +69,12 @@ class RegistrySource {
     const RegionHint& hint = thread.recent.of(request.begin);
     if (!domains_.domain(domain).is_hinted(hint, request, access)) return Quick::other;
     Region* const region = hint.region;
-    if (leaves_record(thread, domain, *region) || userfaultfd_handling()) return Quick::other;
-    if (region->shared.at.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    if (userfaultfd_handling()) return Quick::other;
+    const bool is_learnt = is_learnt_from(domain, *region);
+    if (!is_learnt && region->shared.at.load(std::memory_order_relaxed) != 0) [[unlikely]]
       return Quick::shared;
-    if (is_sampled(thread, domain)) return Quick::other;
+    // The ring comes last, as it counts what it refuses.
+    if (is_sampled(thread, domain) || (is_learnt && !thread.ring.refuses())) return Quick::other;
     if (!region->word.count_in(hint.proof)) [[unlikely]]
       return Quick::rest;
     unrecorded(thread, domain, region, request, transfer);
