@@ -175,15 +175,15 @@ void ArenaLeases::return_over(Ended& ended) {
 
 /// Forgets the segments that are deregistered.
 void ArenaLeases::forget_gone(Ended& ended) {
-  const auto is_gone = [](const Open& open) {
-    const Region* const region = open.region.region;
-    return open.returned &&
-           (region == nullptr || !open.region.current() || region->word.load().state() == RegionState::free);
-  };
   std::vector<Range> gone;
-  for (const Open& open : open_)
-    if (is_gone(open)) gone.push_back(open.segment);
-  std::erase_if(open_, is_gone);
+  // Another thread may deregister a region at this moment: each is asked once.
+  std::erase_if(open_, [&gone](const Open& open) {
+    const Region* const region = open.region.region;
+    const bool is_gone = open.returned && (region == nullptr || !open.region.current() ||
+                                           region->word.load().state() == RegionState::free);
+    if (is_gone) gone.push_back(open.segment);
+    return is_gone;
+  });
   opens_.store(open_.size(), std::memory_order_release);
   for (const Range segment : gone) {
     const bool is_open =

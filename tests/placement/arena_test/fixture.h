@@ -74,6 +74,7 @@ class ArenaTest : public ::testing::Test {
   void TearDown() override {
     Engine::stop();
     process_heap().relieve();
+    EXPECT_EQ(process_arena().figures().segments, 0u) << "a segment that nobody uses stays pinned";
   }
 
   static char* take(std::size_t bytes, bool zeroed = false) {
