@@ -5,13 +5,15 @@
 #include <fmt/format.h>
 #include <gnu/lib-names.h>
 #include <link.h>
+#include <unistd.h>
 
+#include <cerrno>
 #include <cstring>
 #include <filesystem>
-#include <fstream>
-#include <iterator>
+#include <optional>
 #include <sstream>
 
+#include "base/plain_file.h"
 #include "cli/command.h"
 #include "cli/doctor/monitors.h"
 #include "monitor/loader.h"
@@ -43,26 +45,60 @@ std::vector<std::string> libraries_of(const std::string& file) {
   return libraries;
 }
 
-std::string own_call_in(const std::string& file) {
-  std::ifstream stream(file, std::ios::binary);
-  const std::string content{std::istreambuf_iterator<char>(stream), std::istreambuf_iterator<char>()};
-  ElfW(Ehdr) header{};
-  if (content.size() < sizeof header) throw UsageError(fmt::format("{}: no program or library", file));
-  std::memcpy(&header, content.data(), sizeof header);
-  if (std::memcmp(header.e_ident, ELFMAG, SELFMAG) != 0 || header.e_phentsize != sizeof(ElfW(Phdr)))
-    throw UsageError(fmt::format("{}: no program or library of this machine", file));
-  for (std::size_t i = 0; i < header.e_phnum; ++i) {
-    ElfW(Phdr) segment{};
-    const std::size_t at = header.e_phoff + i * sizeof segment;
-    if (at > content.size() || content.size() - at < sizeof segment) break;
-    std::memcpy(&segment, content.data() + at, sizeof segment);
-    if (segment.p_type != PT_LOAD || (segment.p_flags & PF_X) == 0 || segment.p_offset > content.size() ||
-        content.size() - segment.p_offset < segment.p_filesz)
-      continue;
-    const auto* const code = reinterpret_cast<const std::byte*>(content.data()) + segment.p_offset;
-    if (const auto call = find_own_call(code, segment.p_filesz))
-      return fmt::format("{} calls {} without libc (at offset {:#x})", file, call->name,
-                         segment.p_offset + call->offset);
+/// A program or library, read in parts: its file may be of any size, and need not be what its header says.
+class CodeFile {
+ public:
+  explicit CodeFile(const std::string& path) : path_(path), file_(open_named_file(path)) {
+    if (file_ < 0) throw UsageError(fmt::format("{}: {}", path, open_failure(errno)));
+  }
+  ~CodeFile() { ::close(file_); }
+  CodeFile(const CodeFile&) = delete;
+  CodeFile& operator=(const CodeFile&) = delete;
+
+  /// Returns fewer bytes at the file's end.
+  std::string part(std::uint64_t at, std::size_t bytes) const {
+    std::string content;
+    if (::lseek(file_, static_cast<off_t>(at), SEEK_SET) >= 0 && !read_up_to(file_, bytes, content))
+      throw UsageError(fmt::format("{}: {}", path_, std::strerror(errno)));
+    return content;
+  }
+
+  template <class T>
+  std::optional<T> read(std::uint64_t at) const {
+    const std::string content = part(at, sizeof(T));
+    if (content.size() < sizeof(T)) return std::nullopt;
+    T value;
+    std::memcpy(&value, content.data(), sizeof value);
+    return value;
+  }
+
+ private:
+  const std::string& path_;
+  int file_;
+};
+
+/// All code of the largest programs is a tenth of it.
+constexpr std::uint64_t kMostCode = std::uint64_t{1} << 30;
+
+std::string own_call_in(const std::string& path) {
+  const CodeFile file(path);
+  const auto header = file.read<ElfW(Ehdr)>(0);
+  if (!header) throw UsageError(fmt::format("{}: no program or library", path));
+  if (std::memcmp(header->e_ident, ELFMAG, SELFMAG) != 0 || header->e_phentsize != sizeof(ElfW(Phdr)))
+    throw UsageError(fmt::format("{}: no program or library of this machine", path));
+  std::uint64_t left = kMostCode;
+  for (std::size_t i = 0; i < header->e_phnum; ++i) {
+    const auto segment = file.read<ElfW(Phdr)>(header->e_phoff + i * sizeof(ElfW(Phdr)));
+    if (!segment) break;
+    if (segment->p_type != PT_LOAD || (segment->p_flags & PF_X) == 0) continue;
+    if (segment->p_filesz > left)
+      throw UsageError(fmt::format("{}: more than 1 GiB of code, so no program or library", path));
+    left -= segment->p_filesz;
+    const std::string code = file.part(segment->p_offset, segment->p_filesz);
+    if (code.size() < segment->p_filesz) continue;  // cut off
+    if (const auto call = find_own_call(reinterpret_cast<const std::byte*>(code.data()), code.size()))
+      return fmt::format("{} calls {} without libc (at offset {:#x})", path, call->name,
+                         segment->p_offset + call->offset);
   }
   return {};
 }

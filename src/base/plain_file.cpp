@@ -10,8 +10,10 @@
 
 namespace pinion {
 
-int open_plain_file(const std::string& path, int access) {
-  const int file = ::open(path.c_str(), access | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+namespace {
+
+int open_regular(const std::string& path, int flags) {
+  const int file = ::open(path.c_str(), flags | O_NONBLOCK | O_CLOEXEC);
   if (file < 0) {
     if (errno == ENXIO || errno == EISDIR) errno = EINVAL;  // a socket; a directory
     return -1;
@@ -24,6 +26,12 @@ int open_plain_file(const std::string& path, int access) {
   errno = code;
   return -1;
 }
+
+}  // namespace
+
+int open_plain_file(const std::string& path, int access) { return open_regular(path, access | O_NOFOLLOW); }
+
+int open_named_file(const std::string& path) { return open_regular(path, O_RDONLY); }
 
 int create_plain_file(const std::string& path, mode_t mode) {
   return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);

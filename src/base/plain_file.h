@@ -14,6 +14,9 @@ namespace pinion {
 /// with errno: ELOOP for a link, EINVAL for anything else but a regular file.
 int open_plain_file(const std::string& path, int access);
 
+/// Like open_plain_file(), for a file that the user names to be read: a link is followed.
+int open_named_file(const std::string& path);
+
 /// Creates a file for reading and writing. Returns -1 and EEXIST where something has this name.
 int create_plain_file(const std::string& path, mode_t mode = 0644);
 

@@ -1,15 +1,18 @@
 #include "base/settings_file.h"
 
+#include <unistd.h>
+
 #include <algorithm>
-#include <cstdio>
+#include <cerrno>
 #include <cstring>
-#include <memory>
+
+#include "base/plain_file.h"
 
 namespace pinion {
 
 namespace {
 
-/// A file of settings has tens of lines; /dev/zero has no end.
+/// A file of settings has tens of lines.
 constexpr std::size_t kLargestFile = 1 << 20;
 constexpr std::string_view kBlanks = " \t\r";
 
@@ -28,15 +31,14 @@ std::string_view without_comment(std::string_view line) {
 }
 
 Error read_whole(const std::string& path, std::string& text) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "re"), std::fclose);
-  if (!file) return Error::make(errno, "%s: %s", path.c_str(), std::strerror(errno));
-  char part[4096];  // any size will do
-  for (std::size_t bytes; (bytes = std::fread(part, 1, sizeof part, file.get())) > 0;) {
-    text.append(part, bytes);
-    if (text.size() > kLargestFile)
-      return Error::make(EFBIG, "%s: more than 1 MiB, so not a file of settings", path.c_str());
-  }
-  if (std::ferror(file.get())) return Error::make(errno, "%s: %s", path.c_str(), std::strerror(errno));
+  const int file = open_named_file(path);
+  if (file < 0) return Error::make(errno, "%s: %s", path.c_str(), open_failure(errno));
+  const bool is_read = read_up_to(file, kLargestFile + 1, text);
+  const int code = errno;
+  ::close(file);
+  if (!is_read) return Error::make(code, "%s: %s", path.c_str(), std::strerror(code));
+  if (text.size() > kLargestFile)
+    return Error::make(EFBIG, "%s: more than 1 MiB, so not a file of settings", path.c_str());
   return {};
 }
 

@@ -68,6 +68,8 @@ TEST_F(PlainFile, PipesAndDirectoriesAreRefusedWithoutWaiting) {
     expect_refused(open_plain_file(directory_.path(), access), EINVAL);
     expect_refused(open_plain_file("/dev/null", access), EINVAL);
   }
+  for (const std::string& path : {at("fifo"), directory_.path(), std::string("/dev/zero")})
+    expect_refused(open_named_file(path), EINVAL);
   expect_refused(open_plain_file(at("missing"), O_RDONLY), ENOENT);
 }
 

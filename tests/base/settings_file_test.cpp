@@ -1,6 +1,8 @@
 #include "base/settings_file.h"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <fstream>
 #include <string>
@@ -69,8 +71,20 @@ TEST_F(SettingsFile, NothingAfterAnErrorIsTaken) {
 
 TEST_F(SettingsFile, WhatIsNoFileOfSettings) {
   EXPECT_EQ(read_settings("/nonexistent/settings", take_).code, ENOENT);
-  EXPECT_EQ(read_settings(directory_.path(), take_).code, EISDIR);
-  EXPECT_EQ(read_settings("/dev/zero", take_).code, EFBIG);
+  const std::string fifo = directory_.path() + "/fifo";
+  ASSERT_EQ(::mkfifo(fifo.c_str(), 0600), 0);
+  for (const std::string& path : {directory_.path(), fifo, std::string("/dev/zero")})
+    EXPECT_EQ(read_settings(path, take_).message, path + ": not a regular file");
+  EXPECT_EQ(read(std::string((1 << 20) + 1, '\n')).code, EFBIG);
+}
+
+TEST_F(SettingsFile, ALinkIsFollowed) {
+  const std::string link = directory_.path() + "/link";
+  ASSERT_FALSE(read("a=1"));
+  ASSERT_EQ(::symlink(path_.c_str(), link.c_str()), 0);
+  settings_.clear();
+  EXPECT_FALSE(read_settings(link, take_));
+  EXPECT_EQ(settings_, (Settings{{"a", "1"}}));
 }
 
 }  // namespace

@@ -148,6 +148,27 @@ TEST_F(Cli, RunAndDoctorNameProgramsThatThePreloadDoesNotReach) {
   EXPECT_EQ(findings("plain"), "ok");
 }
 
+// A sparse file of 20 GiB takes no room, and a minute to read.
+TEST_F(Cli, DoctorReadsProgramsAlone) {
+  ASSERT_EQ(::mkfifo((root() / "fifo").c_str(), 0600), 0);
+  std::ofstream(root() / "sparse").put(0);
+  fs::resize_file(root() / "sparse", std::uintmax_t{20} << 30);
+  for (const char* path : {"fifo", ".", "/dev/zero"})
+    expect_usage_error({"doctor", path}, "not a regular file");
+  expect_usage_error({"doctor", "sparse"}, "no program or library of this machine");
+
+  write_program(root() / "huge", true, "main");
+  ElfW(Phdr) segment{};
+  segment.p_type = PT_LOAD;
+  segment.p_flags = PF_X;
+  segment.p_filesz = std::uint64_t{20} << 30;
+  std::fstream(root() / "huge", std::ios::in | std::ios::out)
+      .seekp(sizeof(ElfW(Ehdr)))
+      .write(reinterpret_cast<const char*>(&segment), sizeof segment);
+  fs::resize_file(root() / "huge", std::uintmax_t{20} << 30);
+  expect_usage_error({"doctor", "./huge"}, "more than 1 GiB of code");
+}
+
 TEST_F(Cli, RunNamesProgramsWithPrivileges) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can give a file away";
   install_harmless_preload();
