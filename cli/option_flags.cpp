@@ -73,6 +73,7 @@ Options OptionFlags::options() const {
   // Here it is one message; in the program it would be one a rank.
   if (const CostModelResult nic = load_cost_model(options.nic); nic.error)
     throw UsageError(nic.error.message);
+  if (const Error device = check_device(options.device)) throw UsageError(device.message);
   if (std::string profile; !options.profile.empty())
     if (const Error unread = read_profile(options.profile, profile)) throw UsageError(unread.message);
   return options;

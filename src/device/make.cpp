@@ -1,6 +1,7 @@
 #include "device/make.h"
 
 #include <algorithm>
+#include <string_view>
 #include <utility>
 
 #include "device/device_options.h"
@@ -37,6 +38,11 @@ const DeviceKind* device_kind(const std::string& device) {
   const auto* const found = std::find_if(std::begin(kKinds), std::end(kKinds),
                                          [&](const DeviceKind& kind) { return name == kind.name; });
   return found == std::end(kKinds) ? nullptr : found;
+}
+
+Error check_device(const std::string& device) {
+  constexpr std::string_view kFabric = "fabric:";
+  return device.starts_with(kFabric) ? check_fabric_provider(device.substr(kFabric.size())) : Error{};
 }
 
 DeviceResult make_device(const std::string& device, const std::string& nic) {

@@ -27,4 +27,7 @@ struct DeviceResult {
 };
 DeviceResult make_device(const std::string& device, const std::string& nic);
 
+/// ENODEV where no machine with this libfabric can have the device: fabric:PROVIDER of an unknown name.
+Error check_device(const std::string& device);
+
 }  // namespace pinion

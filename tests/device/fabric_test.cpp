@@ -266,6 +266,15 @@ TEST(FabricDevice, ProvidersAreListedOnceWithAllTheirAbilities) {
   EXPECT_EQ(fabric_providers(fabric.library()).error.code, ENOMEM);
 }
 
+TEST(FabricDevice, AnUnknownProviderIsToldFromOneOfOtherNodes) {
+  MadeFabric fabric({{"tcp"}, {"udp;ofi_rxd"}});
+  for (const char* known : {"tcp", "tcp;ofi_rxm", "udp;ofi_rxd", "verbs", "verbs;ofi_rxm", "cxi"})
+    EXPECT_FALSE(check_fabric_provider(fabric.library(), known)) << known;
+  const Error unknown = check_fabric_provider(fabric.library(), "nosuch");
+  EXPECT_EQ(unknown.code, ENODEV);
+  EXPECT_STREQ(unknown.message, "libfabric knows no provider 'nosuch'; here it knows: tcp, udp;ofi_rxd");
+}
+
 // ---- over the program's own domain
 
 /// A run of Pinion beside a program that has opened a domain.

@@ -50,7 +50,7 @@ class MadeFabric {
     library_.dupinfo = [](const fi_info*) { return made_->new_info(); };
     library_.freeinfo = free_info;
     library_.getinfo = [](std::uint32_t, const char*, const char*, std::uint64_t, const fi_info* hints,
-                          fi_info** list) { return made_->list(*hints, list); };
+                          fi_info** list) { return made_->list(hints ? *hints : fi_info{}, list); };
     library_.fabric = [](fi_fabric_attr*, fid_fabric** fabric, void*) {
       const int code = made_->open(&made_->fabric_.fid, "fi_fabric");
       if (code == 0) *fabric = &made_->fabric_;

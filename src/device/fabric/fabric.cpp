@@ -421,6 +421,30 @@ FabricProviders fabric_providers(const FabricLibrary& fabric) {
   return result;
 }
 
+Error check_fabric_provider(const std::string& choice) {
+  Error missing;
+  const FabricLibrary* const fabric = fabric_library(missing);
+  return fabric == nullptr ? Error{} : check_fabric_provider(*fabric, choice);  // ranks may have one
+}
+
+Error check_fabric_provider(const FabricLibrary& fabric, const std::string& choice) {
+  const HeldSignals held;
+  if (fabric_needs_hardware(choice)) return {};
+  fi_info* all = nullptr;
+  if (fabric.getinfo(kFabricVersion, nullptr, nullptr, FI_PROV_ATTR_ONLY, nullptr, &all) != 0) return {};
+  bool is_known = false;
+  std::string names;
+  for (const fi_info* info = all; info != nullptr; info = info->next) {
+    const std::string_view name = info->fabric_attr->prov_name;
+    is_known |= name == choice || name == fabric_network(choice);
+    names.append(names.empty() ? "" : ", ").append(name);
+  }
+  fabric.freeinfo(all);
+  if (is_known) return {};
+  return Error::make(ENODEV, "libfabric knows no provider '%s'; here it knows: %s", choice.c_str(),
+                     names.c_str());
+}
+
 }  // namespace pinion
 
 #else
@@ -432,6 +456,7 @@ FabricDeviceResult make_fabric_device(const std::string&) {
 }
 FabricDeviceResult make_fabric_device(fid_domain*, const fi_info*, fid_ep*) { return make_fabric_device(""); }
 FabricProviders fabric_providers() { return {make_fabric_device("").error, {}}; }
+Error check_fabric_provider(const std::string&) { return {}; }
 
 }  // namespace pinion
 

@@ -57,4 +57,9 @@ struct FabricProviders {
 FabricProviders fabric_providers();
 FabricProviders fabric_providers(const FabricLibrary& fabric);
 
+/// ENODEV where this libfabric knows no provider of this name. A provider whose hardware is on other nodes
+/// alone passes.
+Error check_fabric_provider(const std::string& choice);
+Error check_fabric_provider(const FabricLibrary& fabric, const std::string& choice);
+
 }  // namespace pinion

@@ -34,6 +34,13 @@ bool fabric_pins(std::string_view provider) {
          std::end(kProcessors);
 }
 
+bool fabric_needs_hardware(std::string_view provider) {
+  constexpr std::string_view kHardware[] = {"bgq", "cxi",  "efa",  "gni", "lpp",   "mlx",  "opx",
+                                            "psm", "psm2", "psm3", "ucx", "usnic", "verbs"};
+  return std::find(std::begin(kHardware), std::end(kHardware), fabric_network(provider)) !=
+         std::end(kHardware);
+}
+
 int fabric_mr_mode(const fi_info& info) {
   const int mode = info.domain_attr->mr_mode;
   if (mode == kMrBasic) return FI_MR_VIRT_ADDR | FI_MR_ALLOCATED | FI_MR_PROV_KEY;

@@ -26,6 +26,9 @@ std::string_view fabric_network(std::string_view provider);
 /// Whether registering pins. Where the processor moves the data, it pins nothing.
 bool fabric_pins(std::string_view provider);
 
+/// Whether libfabric leaves a provider of this name out on nodes that lack its hardware.
+bool fabric_needs_hardware(std::string_view provider);
+
 /// FI_MR_BASIC and FI_MR_SCALABLE: since libfabric 2.0 a use of those macros is a warning of the compiler.
 constexpr int kMrBasic = 1 << 0, kMrScalable = 1 << 1;
 
