@@ -21,8 +21,6 @@ namespace pinion::cli {
 
 namespace {
 
-std::string first_line(const std::string& text) { return text.substr(0, text.find('\n')); }
-
 // The subcommand that was chosen, or the whole command.
 const CLI::App& chosen(const CLI::App& app) {
   const auto subcommands = app.get_subcommands();
@@ -77,7 +75,7 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error,
     return word_first ? fmt::format("unknown command '{}'; valid commands: {}", arguments.front(), valid)
                       : fmt::format("no command given; valid commands: {}", valid);
   }
-  return first_line(error.what());
+  return error.what();
 }
 
 /// Descriptions of options and commands within kColumns.
@@ -192,6 +190,24 @@ std::unique_ptr<CLI::App> make_parser() {
   app->require_subcommand(1);
   app->formatter(std::make_shared<Help>());
   return app;
+}
+
+void add_list(CLI::App& sub, const std::string& name, std::vector<std::string>& into,
+              const std::string& text) {
+  const auto split = [name, &into](const std::vector<std::string>& values) {
+    into.clear();  // of its default
+    for (const std::string& value : values) {
+      for (std::size_t begin = 0, end = 0; end != std::string::npos; begin = end + 1) {
+        end = value.find(',', begin);
+        into.push_back(value.substr(begin, end == std::string::npos ? end : end - begin));
+        if (into.back().empty())
+          throw UsageError(fmt::format("{}: a part of the list '{}' is empty", name, value));
+      }
+    }
+  };
+  sub.add_option_function<std::vector<std::string>>(name, split, text)
+      ->allow_extra_args(false)
+      ->type_name("LIST");
 }
 
 int parse(CLI::App& app, std::vector<std::string> arguments, const int& status) {

@@ -20,6 +20,10 @@ Words words_of(int argc, char** argv);
 /// `pinion` without subcommands.
 std::unique_ptr<CLI::App> make_parser();
 
+/// Adds an option whose value is a list with commas. An empty part, as in `1M,,2M`, is a usage error.
+void add_list(CLI::App& sub, const std::string& name, std::vector<std::string>& into,
+              const std::string& text);
+
 /// Parses, runs the chosen subcommand, and returns the exit status: `status` as the subcommand left it, 1
 /// after an error, 2 after a usage error.
 int parse(CLI::App& app, std::vector<std::string> arguments, const int& status);

@@ -17,6 +17,7 @@
 #include "cli/bench/quiet_session.h"
 #include "cli/bench/wire.h"
 #include "cli/command.h"
+#include "cli/parser.h"
 #include "cli/report/plot.h"
 #include "cli/report/report_json.h"
 #include "cli/system_files.h"
@@ -279,9 +280,7 @@ void add_benches(CLI::App& app) {
   sub->add_flag("--full", arguments->options.full,
                 "bench transfers, firehose, gather: all sizes, counts and providers")
       ->disable_flag_override();
-  sub->add_option("--size", arguments->sizes, "bench transfers, prepare, prereg: these sizes (17K,4M)")
-      ->delimiter(',')
-      ->type_name("LIST");
+  add_list(*sub, "--size", arguments->sizes, "bench transfers, prepare, prereg: these sizes (17K,4M)");
   sub->add_option("--plot", arguments->options.plot, "bench transfers, firehose: draws the rows")
       ->type_name("FILE.svg|png");
   sub->add_flag("--json", arguments->json, "one JSON object instead of a table")->disable_flag_override();

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "cli/error_line.h"
+#include "cli/parser.h"
 #include "cli/progress.h"
 #include "cli/report/verdict.h"
 #include "cli/simulate/firehose_study.h"
@@ -156,10 +157,6 @@ std::string is_count(const std::string& text) {
   return valid ? "" : fmt::format("'{}' is not a whole number below 10^19", text);
 }
 
-void add_list(CLI::App* sub, const char* name, std::vector<std::string>& into, const char* text) {
-  sub->add_option(name, into, text)->delimiter(',')->allow_extra_args(false)->type_name("LIST");
-}
-
 void add_word(CLI::App* sub, const char* name, std::string& into, const char* text, const char* type) {
   sub->add_option(name, into, text)->type_name(type);
 }
@@ -169,26 +166,26 @@ void add_number(CLI::App* sub, const char* name, int& into, const char* text) {
 }
 
 void add_strategies(CLI::App* sub, SimulateArguments& a) {
-  add_list(sub, "--retention", a.values.retentions,
+  add_list(*sub, "--retention", a.values.retentions,
            "observe, on-demand, leave-pinned, lru, helper, with commas [on-demand,leave-pinned,helper]");
-  add_list(sub, "--predictor", a.values.predictors,
+  add_list(*sub, "--predictor", a.values.predictors,
            "predictors by name (`pinion info options --all`); also oracle, schedule");
-  add_list(sub, "--limit", a.values.limits,
+  add_list(*sub, "--limit", a.values.limits,
            "upper bound on bytes registered in one process; 0: no limit [0]");
-  add_list(sub, "--node-limit", a.values.node_limits,
+  add_list(*sub, "--node-limit", a.values.node_limits,
            "upper bound on bytes registered in all processes of a node, shared by need; 0: no limit [0]");
-  add_list(sub, "--time-budget", a.values.budgets,
+  add_list(*sub, "--time-budget", a.values.budgets,
            "upper bound on run time lost to Pinion under retention helper, as shares, or off [0.5%]");
-  add_list(sub, "--helper-share", a.values.helper_shares,
+  add_list(*sub, "--helper-share", a.values.helper_shares,
            "upper bound on run time lost to helpers where --cores leaves none idle, as shares, or off [6%]");
-  add_list(sub, "--start-credit", a.values.start_credits,
+  add_list(*sub, "--start-credit", a.values.start_credits,
            "time that the helper may cost beside the budget [auto]");
-  add_list(sub, "--minimize", a.values.goals, "the goal of spending the time budget: mean, peak [mean]");
+  add_list(*sub, "--minimize", a.values.goals, "the goal of spending the time budget: mean, peak [mean]");
   add_word(sub, "--profile", a.profile,
            "begin with an earlier run's profile, as in `pinion run --profile`; each row is a run", "FILE");
-  add_list(sub, "--noise", a.values.noises,
+  add_list(*sub, "--noise", a.values.noises,
            "variation of computation: none, 1%, spikes, warm-up, regime, drift, irregular [none]");
-  add_list(sub, "--nic", a.values.nics,
+  add_list(*sub, "--nic", a.values.nics,
            "cost models of registration: connectx, myrinet, none, or a file [recorded; connectx]");
 }
 
@@ -219,11 +216,11 @@ void add_details(CLI::App* sub, SimulateArguments& a) {
       ->check(CLI::Range(1, 1 << 30))
       ->type_name("N");
   sub->add_option("--seed", a.seed, "seed of the noise [1]")->check(is_count)->type_name("N");
-  add_list(sub, "--window", a.values.windows, "previous communication points in a context signature [2]");
+  add_list(*sub, "--window", a.values.windows, "previous communication points in a context signature [2]");
   add_word(sub, "--period-window", a.period_window,
            "points in a row that must repeat for a period, of predictor periodicity [4]", "N");
-  add_list(sub, "--lru-size", a.values.lru_sizes, "bytes that retention lru keeps registered [64M]");
-  add_list(sub, "--poll", a.values.polls,
+  add_list(*sub, "--lru-size", a.values.lru_sizes, "bytes that retention lru keeps registered [64M]");
+  add_list(*sub, "--poll", a.values.polls,
            "longest sleep of the helper while communication goes on; 0ms: it never sleeps [1ms]");
   add_word(sub, "--wake-latency", a.machine.wake_latency,
            "delay until a sleeping helper runs [recorded; 60us]", "TIME");
@@ -242,7 +239,7 @@ void add_simulate(CLI::App& app) {
   std::string patterns = "NAME:CLASS:RANKS, or NAME:SIZE:RANKS; names:";
   for (const simulate::PatternName& name : simulate::pattern_names())
     patterns += std::string(" ") + name.name;
-  add_list(sub, "--pattern", a->patterns, patterns.c_str());
+  add_list(*sub, "--pattern", a->patterns, patterns);
   add_strategies(sub, *a);
   add_machine(sub, *a);
   add_details(sub, *a);
