@@ -11,10 +11,12 @@
 #include "base/clock.h"
 #include "base/process.h"
 #include "cli/command.h"
+#include "cli/parser.h"
 #include "cli/run/comparison.h"
 #include "cli/run/forward.h"
 #include "cli/run/launch.h"
 #include "cli/run/log_directory.h"
+#include "cli/run/notes.h"
 #include "engine/acts.h"
 #include "runlog/analysis.h"
 
@@ -114,6 +116,24 @@ void limit_libraries(const CompareArguments& arguments, std::vector<ComparedStra
   found->variables = library_variables(found->row, arguments.flags.options(), part);
 }
 
+/// True where a row has Pinion, and none of these rows left a log.
+bool leave_no_logs(const std::vector<ComparedStrategy>& strategies) {
+  bool has_pinion = false;
+  for (const ComparedStrategy& s : strategies) {
+    if (s.row.has_pinion()) has_pinion = true;
+    if (std::any_of(s.runs.begin(), s.runs.end(), [](const ComparedRun& run) { return run.report; }))
+      return false;
+  }
+  return has_pinion;
+}
+
+/// Removes the directory again if it was made for nothing.
+void refuse_without_logs(const CompareArguments& arguments) {
+  std::error_code ignored;
+  if (arguments.made_log) std::filesystem::remove_all(arguments.log, ignored);
+  throw UsageError(no_log_text(arguments.flags.options(), 0));
+}
+
 /// False: a port is active, but the program does not use it, so that it was only measured.
 bool run_all(const CompareArguments& arguments, std::vector<ComparedStrategy>& strategies) {
   const std::size_t total = strategies.size() * arguments.repeat;
@@ -133,6 +153,7 @@ bool run_all(const CompareArguments& arguments, std::vector<ComparedStrategy>& s
       fmt::print(stderr, " {:.2f} s\n", run.elapsed);
       if (run.report && run.report->acts == Acts::measured && !arguments.no_nic) return false;
     }
+    if (round == 1 && leave_no_logs(strategies)) refuse_without_logs(arguments);
   }
   return true;
 }
@@ -152,7 +173,12 @@ void compare(CompareArguments& arguments) {
     throw UsageError("compare starts the launcher itself: pinion compare -- mpirun -n 2 ./app");
   rows_of(arguments.rows, arguments.flags.options());  // wrong ones before all else
   choose_device(arguments);
+  arguments.made_log = !std::filesystem::exists(arguments.log);
+  make_log_directory(arguments.log);
   arguments.flags.note_unused();
+  for (const ComparedStrategy& strategy : strategies_of(arguments))
+    if (strategy.row.has_pinion())
+      if (const std::string raised = raise_memlock(strategy.flags.options()); !raised.empty()) tell(raised);
   std::vector<ComparedStrategy> strategies = run_strategies(arguments);
   for (ComparedStrategy& s : strategies)
     if (s.row.is_library())
@@ -168,12 +194,11 @@ void add_compare(CLI::App& app, const CommandLine& command) {
   CLI::App* sub =
       app.add_subcommand("compare", "Run a program under several strategies: compare [options] -- CMD...");
   auto arguments = std::make_shared<CompareArguments>();
-  sub->add_option("--retention", arguments->rows,
-                  "strategies to compare, with commas; `off`: without Pinion; under --front verbs also "
-                  "`library`, its own cache; `NAME-limited`: under the limits, which then are for these rows "
-                  "alone [on-demand,leave-pinned,helper]")
-      ->delimiter(',')
-      ->type_name("LIST");
+  add_list(
+      *sub, "--retention", arguments->rows,
+      "strategies to compare, with commas; `off`: without Pinion; under --front verbs also `library`, its "
+      "own cache; `NAME-limited`: under the limits, which then are for these rows alone "
+      "[on-demand,leave-pinned,helper]");
   sub->add_option("--repeat", arguments->repeat, "runs of each [3]")
       ->check(CLI::Range(1, 1000))
       ->type_name("N");

@@ -19,7 +19,8 @@ struct CompareArguments {
   unsigned repeat = 3;
   std::string log = "pinion-compare.logs";
   bool json = false;
-  bool no_nic = false;  ///< nothing registers with a NIC here: the device is an emulated one
+  bool made_log = false;  ///< `log` was made for these runs
+  bool no_nic = false;    ///< nothing registers with a NIC here: the device is an emulated one
   CommandLine command;
 };
 

@@ -7,7 +7,6 @@
 #include <optional>
 
 #include "base/process.h"
-#include "base/shown_text.h"
 #include "cli/command.h"
 #include "cli/doctor/caches_above.h"
 #include "cli/error_line.h"
@@ -21,34 +20,18 @@
 #include "cli/run/forward.h"
 #include "cli/run/launch.h"
 #include "cli/run/log_directory.h"
+#include "cli/run/notes.h"
 #include "cli/run/preload_reach.h"
 #include "cli/simulate/strategies.h"
 #include "cli/text.h"
 #include "cli/typed.h"
-#include "device/kernel/memlock.h"
 #include "device/node_devices.h"
 #include "engine/acts.h"
-#include "retention/traits.h"
 #include "runlog/analysis.h"
 
 namespace pinion::cli {
 
 namespace {
-
-/// `status`: of the command; one that failed leaves no question.
-std::string no_log_text(const Options& options, int status) {
-  const bool below = options.front == Front::verbs, copies = options.front == Front::cuda;
-  const bool any = below || copies || may_act_below(options);
-  const std::string none = any ? "no process left a log: " : "no rank left a log: ";
-  if (status != 0) return none + fmt::format("the command failed with exit status {}", status);
-  if (below) return none + "did the program register memory with an RDMA device?";
-  constexpr const char* kCopies = "copy 64 KiB or more to or from a GPU?";
-  if (copies) return none + "did the program " + kCopies;
-  if (options.front == Front::automatic && !gpu_file().empty())
-    return none + "did the program use MPI, or " + kCopies;
-  return none + (may_act_below(options) ? "did the program use MPI, or register memory with an RDMA device?"
-                                        : "did the program use MPI?");
-}
 
 // A summary of all ranks' logs, in a few lines on stderr: standard output is the program's.
 void print_summary(const std::string& directory, const Options& options, const CommandLine& command,
@@ -66,9 +49,6 @@ void print_summary(const std::string& directory, const Options& options, const C
                                        : verdict_of(report, simulated, {"", quoted(command)}, site_text);
   fmt::print(stderr, "{}", summary_text(report, simulated, verdict));
 }
-
-/// On standard error: standard output is the program's.
-void tell(const std::string& text) { fmt::print(stderr, "{}", wrapped(printable(text), "pinion: ")); }
 
 /// Libraries behave otherwise than the user may expect.
 void tell_caches_off(const Options& options) {
@@ -109,18 +89,6 @@ void tell_closed(const Options& options) {
     tell("measured only, although an RDMA port is active: " + why);
 }
 
-/// Lets the program pin what its hard limit allows. Returns what there is to tell.
-std::string raise_limit(const Options& options) {
-  if (!traits_of(options.retention).registers) return "";
-  const std::optional<std::size_t> before = raise_memlock();
-  if (!before) return "";
-  const Memlock now = memlock();
-  return fmt::format(
-      "the program's limit of locked memory (RLIMIT_MEMLOCK) is raised from {} to its hard limit, {}",
-      bytes_text(static_cast<double>(*before)),
-      now.limit == SIZE_MAX ? "unlimited" : bytes_text(static_cast<double>(now.limit)));
-}
-
 void tell_beforehand(const Options& options, const CommandLine& command, const std::string& raised) {
   if (!raised.empty()) tell(raised);
   tell_closed(options);
@@ -142,7 +110,7 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, const std:
   check_metrics(metrics_path);
   const Options options = flags.options();
   if (options.off) return inside_launcher() ? execute(command, {}) : run_and_wait(command, {});
-  const std::string raised = raise_limit(options);
+  const std::string raised = raise_memlock(options);
   if (inside_launcher()) {
     // Other ranks share the directory: its files stay. Around a launcher, `pinion run` has made it already; a
     // node that fails to make it loses its log.

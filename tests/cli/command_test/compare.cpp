@@ -1,13 +1,19 @@
 // `pinion compare`: its table, its limits, and runs that fail.
 
 #include <gtest/gtest.h>
+#include <linux/capability.h>
+#include <sys/prctl.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
 
 #include "fixture.h"
+#include "support/in_child.h"
 
 namespace pinion::command_test {
 namespace {
@@ -85,9 +91,10 @@ TEST_F(Cli, CompareAsJson) {
 // A limit is for the rows that are named so, where there are any.
 TEST_F(Cli, CompareLimitsTheRowsThatSaySo) {
   install_harmless_preload();
+  write_log(root() / "made", 0);
   const auto options = [&](const char* rows) {
     const Outcome o = pinion({"compare", "--limit", "5M", "--retention", rows, "--repeat", "1", "--log",
-                              "cmp", "--", "sh", "-c", "echo $PINION"});
+                              "cmp", "--", "sh", "-c", "echo $PINION; " + std::string(kLeavesLogs)});
     EXPECT_EQ(o.status, 0) << o.err;
     EXPECT_NE(o.out.find("Rows library and library-limited"), std::string::npos) << o.out;
     return content_of(root() / "cmp/helper.1/output.txt");
@@ -153,6 +160,53 @@ TEST_F(Cli, CompareBelowLibraries) {
   EXPECT_EQ(low.status, 1);
   EXPECT_NE(low.err.find("no room beside the " + std::to_string(4 * page) + " bytes"), std::string::npos)
       << low.err;
+}
+
+TEST_F(Cli, CompareOfAProgramWithoutLogsLeavesNothing) {
+  install_harmless_preload();
+  const std::vector<std::string> compared = {"compare", "--retention", "on-demand,helper", "--", "true"};
+  const Outcome o = pinion(compared);
+  EXPECT_EQ(o.status, 2);
+  EXPECT_EQ(o.out, "");
+  EXPECT_NE(o.err.find("\npinion compare: no rank left a log: did the program use MPI?\n"), std::string::npos)
+      << o.err;
+  EXPECT_EQ(o.err.find("run 3 of 6"), std::string::npos) << o.err;
+  EXPECT_FALSE(fs::exists(root() / "pinion-compare.logs"));
+  // A directory of the user's stays.
+  fs::create_directory(root() / "pinion-compare.logs");
+  EXPECT_EQ(pinion(compared).status, 2);
+  EXPECT_TRUE(fs::exists(root() / "pinion-compare.logs"));
+  // Without Pinion there is no log to miss.
+  EXPECT_EQ(pinion({"compare", "--retention", "off", "--", "true"}).status, 0);
+}
+
+TEST_F(Cli, CompareNeedsItsDirectoryBeforeItRuns) {
+  install_harmless_preload();
+  std::ofstream(root() / "file") << "mine";
+  for (const char* place : {"file", "/proc/none"})
+    expect_usage_error({"compare", "--log", place, "--", "touch", "ran"}, place);
+  EXPECT_FALSE(fs::exists(root() / "ran"));
+}
+
+TEST_F(Cli, CompareRaisesTheSoftLimitOfLockedMemory) {
+  install_harmless_preload();
+  test::in_child([&] {
+    if (::geteuid() == 0) {
+      ASSERT_EQ(::prctl(PR_CAPBSET_DROP, CAP_IPC_LOCK), 0);
+    }
+    const rlimit limit{64 << 10, 4 << 20};
+    ASSERT_EQ(::setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+    const auto limit_in = [&](const char* row) {
+      const Outcome o = pinion({"compare", "--log", "cmp", "--repeat", "1", "--retention", row, "--", "sh",
+                                "-c", "ulimit -S -l; exit 1"});
+      const bool raised = o.err.find("raised from 64.0 KiB") != std::string::npos;
+      const std::string inside = content_of(root() / "cmp" / (std::string(row) + ".1/output.txt"));
+      EXPECT_EQ(raised, inside == "4096\n") << o.err;
+      return inside;
+    };
+    EXPECT_EQ(limit_in("off"), "64\n");
+    EXPECT_EQ(limit_in("helper"), "4096\n");
+  });
 }
 
 TEST_F(Cli, CompareSaysWhichRunFailed) {

@@ -37,7 +37,9 @@ TEST_F(Cli, RunRaisesTheSoftLimitOfLockedMemory) {
   install_harmless_preload();
   test::in_child([&] {
     // Root stays root, but for the limit.
-    if (::geteuid() == 0) ASSERT_EQ(::prctl(PR_CAPBSET_DROP, CAP_IPC_LOCK), 0);
+    if (::geteuid() == 0) {
+      ASSERT_EQ(::prctl(PR_CAPBSET_DROP, CAP_IPC_LOCK), 0);
+    }
     const rlimit limit{64 << 10, 4 << 20};
     ASSERT_EQ(::setrlimit(RLIMIT_MEMLOCK, &limit), 0);
     const std::vector<std::string> program{"--", "sh", "-c", "ulimit -S -l"};

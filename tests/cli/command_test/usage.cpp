@@ -148,6 +148,52 @@ TEST_F(Cli, ValuesThatAreNone) {
   EXPECT_FALSE(fs::exists(root() / "ran"));
 }
 
+TEST_F(Cli, AnEmptyPartOfAListIsRefused) {
+  install_harmless_preload();
+  const std::vector<std::vector<std::string>> all = {
+      {"simulate", "--pattern", "cg:S:4", "--limit", "1M,,2M"},
+      {"simulate", "--pattern", "cg:S:4,"},
+      {"simulate", "--pattern", "cg:S:4", "--retention", "helper,"},
+      {"compare", "--retention", ",helper", "--", "touch", "ran"},
+      {"bench", "prepare", "--size", "1M,,2M"}};
+  for (const auto& arguments : all) expect_usage_error(arguments, "' is empty");
+  EXPECT_FALSE(fs::exists(root() / "ran"));
+}
+
+TEST_F(Cli, ALineBreakInAValueStaysInOneLine) {
+  install_harmless_preload();
+  const std::vector<std::vector<std::string>> all = {
+      {"info", "x\ny"},
+      {"doctor", "x\ny"},
+      {"report", "x\ny"},
+      {"simulate", "--pattern", "x\ny"},
+      {"simulate", "--study", "x\ny"},
+      {"run", "--tune", "x\ny=1", "--", "touch", "ran"},
+      {"run", "--device", "x\ny", "--", "touch", "ran"},
+      {"run", "--x\ny", "--", "touch", "ran"},
+      {"compare", "--retention", "x\ny", "--", "touch", "ran"}};
+  for (const auto& arguments : all) expect_usage_error(arguments, "x?y");
+}
+
+TEST_F(Cli, SettingsComeFromRegularFilesAlone) {
+  install_harmless_preload();
+  ASSERT_EQ(::mkfifo((root() / "fifo.conf").c_str(), 0600), 0);
+  expect_usage_error({"run", "--nic", "./fifo.conf", "--", "touch", "ran"}, "fifo.conf: not a regular file");
+  for (const char* path : {"fifo.conf", "."}) {
+    ::setenv("PINION_CONFIG", path, 1);
+    expect_usage_error({"run", "--", "touch", "ran"}, "not a regular file");
+  }
+  EXPECT_FALSE(fs::exists(root() / "ran"));
+}
+
+TEST_F(Cli, AnUnknownProviderStartsNoProgram) {
+  install_harmless_preload();
+  if (pinion({"info", "devices"}).out.find("tcp") == std::string::npos) GTEST_SKIP() << "no libfabric here";
+  expect_usage_error({"run", "--device", "fabric:nosuch", "--", "touch", "ran"}, "no provider 'nosuch'");
+  EXPECT_FALSE(fs::exists(root() / "ran"));
+  EXPECT_EQ(pinion({"run", "--device", "fabric:tcp", "--", "touch", "ran"}).status, 0);
+}
+
 TEST_F(Cli, OptionsWithoutEffectAreNamed) {
   install_harmless_preload();
   const auto error_of = [&](std::vector<std::string> options) {
