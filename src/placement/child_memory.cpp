@@ -10,6 +10,8 @@ bool ChildMemory::hide(Range segment_part) const { return shown_.load() || hide_
 
 void ChildMemory::show(Range range) const {
   arena_.views.show(range);
+  if (arena_.views.has(range))  // what replaced memory there has no second view
+    arena_.marks.for_each_run(Mark::replaced, range, [](Range run) { hide_unseen(run, false); });
   arena_.marks.for_each_run(Mark::unshared, range, [](Range run) { hide_unseen(run, true); });
 }
 

@@ -57,8 +57,10 @@ std::optional<int> SecondViews::advise(Range range, int advice, const ProgramMar
     case MADV_DONTNEED_LOCKED:
       clear(range, marks);
       return marks.any(Mark::replaced, range) ? std::nullopt : std::optional(0);
-    case MADV_DOFORK:  // children would share it
-    case MADV_FREE:    // the kernel would refuse it
+    case MADV_DOFORK:  // children would share it, but for the program's own mappings over it
+      marks.for_each_run(Mark::replaced, range, [](Range run) { hide_unseen(run, false); });
+      return 0;
+    case MADV_FREE:  // the kernel would refuse it
       return 0;
     case MADV_REMOVE:  // the kernel would carry it out, under a registration too
     case MADV_WIPEONFORK:

@@ -123,6 +123,32 @@ TEST_F(AliasedArenaTest, ChildrenNeverShareIt) {
   process_heap().free(block);
 }
 
+TEST_F(AliasedArenaTest, AChildHasAMappingOverABlockThatTheProgramShowsAgain) {
+  for (const bool served_before : {false, true}) {
+    start();
+    char* const block = take(4 * kMiB);
+    std::memset(block, 7, 4 * kMiB);
+    if (served_before) {
+      ASSERT_TRUE(serves(block, 4 * kMiB));
+    }
+    char* const over = block + kMiB;
+    ASSERT_EQ(::mmap(over, kMiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0),
+              over);
+    std::memset(over, 5, kMiB);
+    ASSERT_EQ(advise(block, 4 * kMiB, MADV_DONTFORK), 0);
+    ASSERT_EQ(advise(block, 4 * kMiB, MADV_DOFORK), 0);
+    test::in_child([&] {
+      ASSERT_TRUE(is_readable(over));
+      EXPECT_TRUE(is_filled(over, kMiB, 5));
+      EXPECT_TRUE(is_filled(block, kMiB, 7));
+      EXPECT_TRUE(is_filled(block + 2 * kMiB, 2 * kMiB, 7));
+    });
+    process_heap().free(block);
+    Engine::stop();
+    process_heap().relieve();
+  }
+}
+
 TEST_F(AliasedArenaTest, AChildsNewSegmentsAreItsOwn) {
   start();
   char* const block = take(4 * kMiB);
