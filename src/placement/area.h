@@ -2,14 +2,15 @@
 // lies in one area, so it never mixes page sizes.
 //
 // The records of an area lie apart from its data, in a mapping of their own: this struct, the extent that
-// begins or ends at each chunk, and two bits for each hugepage. The shard's lock guards all but the bits.
-// Those are atomic: the owner of a block marks its hugepages, and two blocks may share one.
+// begins or ends at each chunk, two bits for each hugepage, and two for each chunk. The shard's lock guards
+// all but the bits. Those are atomic: the owner of a block marks its hugepages, and two blocks may share one.
 #pragma once
 
 #include <atomic>
 #include <new>
 
 #include "base/assert.h"
+#include "placement/chunk_marks.h"
 #include "placement/extent_tree.h"
 #include "placement/page_source.h"
 
@@ -28,6 +29,10 @@ struct Area {
   using Bits = std::atomic<std::uint64_t>*;
   Bits used = nullptr;     ///< by hugepage: may hold other contents than zeros
   Bits offered = nullptr;  ///< by hugepage: the kernel may take it, since the last block there ended
+
+  ChunkMarks advised;  ///< the block's owner may have left advice, rights or a memory policy there
+  ChunkMarks locked;   ///< the block's owner may have locked it
+  std::atomic<bool> had_marks{false};
 
   const Range& range() const { return pages.range; }
   Extent*& extent_at(Address chunk) const { return extents[(chunk - range().begin) / kChunk]; }
@@ -60,7 +65,8 @@ struct Area {
   static std::size_t bit_words(std::size_t bytes) { return bytes / kHugepage / 64 + 1; }
   /// Bytes of records for an area of so many bytes: the struct, and the arrays behind it.
   static std::size_t record_size(std::size_t bytes) {
-    return sizeof(Area) + bytes / kChunk * sizeof(Extent*) + 2 * bit_words(bytes) * sizeof(std::uint64_t);
+    return sizeof(Area) + bytes / kChunk * sizeof(Extent*) + 2 * bit_words(bytes) * sizeof(std::uint64_t) +
+           2 * ChunkMarks::bytes_for({0, bytes});
   }
   /// Makes the record in zeroed memory of that size.
   static Area& make(void* records, std::size_t record_bytes) {
@@ -73,6 +79,9 @@ struct Area {
     extents = reinterpret_cast<Extent**>(this + 1);
     used = reinterpret_cast<Bits>(extents + range().bytes() / kChunk);
     offered = used + bit_words(range().bytes());
+    char* const marks = reinterpret_cast<char*>(offered + bit_words(range().bytes()));
+    advised.begin(range(), marks);
+    locked.begin(range(), marks + ChunkMarks::bytes_for(range()));
   }
 
  private:

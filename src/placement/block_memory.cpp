@@ -2,6 +2,9 @@
 
 #include <sys/mman.h>
 
+#include <optional>
+
+#include "monitor/memory_events.h"
 #include "placement/kernel_pages.h"
 
 namespace pinion {
@@ -21,6 +24,13 @@ bool BlockMemory::make_whole(Range block) {
   marks.clear(Mark::deprived, block);
   marks.clear(Mark::unshared, block);
   return true;
+}
+
+bool BlockMemory::make_plain(Range range, Backing backing) {
+  const bool in_arena = arena_.granules.range.contains(range);
+  const bool hidden = in_arena ? devices_.is_pinned(range.begin) || !arena_.views.of(range).empty()
+                               : backing == Backing::pool;
+  return make_plain_unseen(range, hidden);
 }
 
 Range BlockMemory::laid_over(Range range) const { return arena_.marks.laid_over(range); }
@@ -72,6 +82,27 @@ Recycled BlockMemory::recycle(Range range) {
   else
     changes_.note_deprived(range);
   return Recycled::kept;
+}
+
+bool BlockMemory::may_drop_free(Range range) {
+  return arena_.granules.range.contains(range) && !devices_.is_pinned(range.begin) &&
+         laid_over(range).empty();
+}
+
+bool BlockMemory::drop_free(Range range) {
+  std::optional<SegmentTable::Changing> changing;
+  {
+    const HeapLock lock(arena_.segments.mutex);
+    if (arena_.segments.around(range.begin)->pinned || arena_.segments.is_in_change(range)) return false;
+    changing.emplace(arena_.segments, range);
+    if (!laid_over(range).empty()) return false;
+  }
+  const Range view = arena_.views.of(range);
+  if (view.empty()) return discard_seen(range);
+  memory_events::begin({range});
+  const bool dropped = drop_view_unseen(view);
+  memory_events::end(range);
+  return dropped;
 }
 
 Range BlockMemory::take_withheld(Range block) {

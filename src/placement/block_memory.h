@@ -5,8 +5,9 @@
 // A mapping of the program over memory that the heap has free is the program's: the heap keeps off it until
 // the program unmaps it. Free granules and segments that were left stay out of use as long.
 //
-// Owns nothing. laid_over() and take_withheld() are lock-free; the heap calls all else without its locks, for
-// it takes the mutex of the segments' table, or runs hooks. Memory outside of the arena is always whole.
+// Owns nothing. laid_over() and take_withheld() are lock-free; may_drop_free() takes the mutex of the
+// segments' table. The heap calls all else without its locks, for it takes that mutex, or runs hooks. Memory
+// outside of the arena is always whole.
 #pragma once
 
 #include <cstdint>
@@ -28,6 +29,9 @@ class BlockMemory {
   /// Before memory becomes a block: undoes what the program did to it, such as taking its rights away.
   /// False: the memory stays as it is, and is laid_over().
   bool make_whole(Range block);
+  /// Before memory of a block is free, wherever it lies: undoes what the program left on it beside its
+  /// contents. False: refused.
+  bool make_plain(Range range, Backing backing);
   /// The first part over which the program has laid other mappings since reclaim(); empty: there is none. The
   /// heap may have no block there; the memory is the program's all the same.
   Range laid_over(Range range) const;
@@ -41,6 +45,12 @@ class BlockMemory {
   /// Memory of a mapping that has ended, before it is free: readable and writable, whatever the program did
   /// to it. Refused: it stays out of use.
   Recycled recycle(Range range);
+
+  /// Whether drop_free() may give the contents of free memory back to the kernel: no device has registered
+  /// it, and no mapping of the program lies there.
+  bool may_drop_free(Range range);
+  /// Gives them back; zeros are left. False: it may not be, or the kernel refuses.
+  bool drop_free(Range range);
 
   /// Whether the program has unmapped memory past HugepageHeap::unmap() since this was asked.
   bool withholds() { return changes_.take_withheld(); }

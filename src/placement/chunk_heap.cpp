@@ -341,13 +341,14 @@ bool ChunkHeap::has_excess() const { return freed_since_look_ >= kFreedBeforeLoo
 
 /// The highest hugepages with contents of the free extent, up to `most` bytes. Those of the pool go by whole
 /// areas only: a hole would lose its reservation, and the pool may be empty when it is touched again. So do
-/// those of the arena: a hole would lie under a registration.
+/// those of the arena, unless all is to go: a hole must not lie under a registration.
 bool ChunkHeap::idle_part(Extent& extent, std::uint64_t most, Idle& piece) const {
   const Area& area = *extent.area;
   piece = {&extent, {}, extent.range() == area.range()};
-  if (area.pages.backing == Backing::pool || area.pages.whole)
-    return piece.whole_area && area.range().bytes() <= most &&
-           arena_.blocks().laid_over(area.range()).empty();
+  const bool by_area = area.pages.backing == Backing::pool || area.pages.whole;
+  if (by_area && piece.whole_area)
+    return area.range().bytes() <= most && arena_.blocks().laid_over(area.range()).empty();
+  if (by_area && (most != UINT64_MAX || !arena_.blocks().may_drop_free(extent.range()))) return false;
   piece.whole_area = piece.whole_area && (spares_addresses_ || most == UINT64_MAX);
   if (piece.whole_area) return true;
   const Range whole{round_up(extent.begin, kHugepage), extent.end() & ~(kHugepage - 1)};

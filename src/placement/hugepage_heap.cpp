@@ -106,7 +106,8 @@ void HugepageHeap::free(void* block) {
   Area* const area = map_.find(reinterpret_cast<Address>(block));
   Shard& shard = shard_of(*area);
   bool excess = false;
-  const bool reclaimed = arena_.blocks().reclaim(block_at(*area, block).range());
+  const Range whole = block_at(*area, block).range();
+  const bool reclaimed = arena_.blocks().reclaim(whole) && undo_left(*area, whole);
   {
     const HeapLock lock(shard.mutex);
     Extent& extent = block_at(*area, block);
@@ -124,6 +125,9 @@ bool HugepageHeap::resize(void* block, std::size_t bytes) {
   const KeptErrno kept;
   Area& area = *map_.find(reinterpret_cast<Address>(block));
   Shard& shard = shard_of(area);
+  const Range before = block_at(area, block).range();
+  const Address kept_end = before.begin + page_ceil(bytes);
+  if (kept_end < before.end && !undo_left(area, {kept_end, before.end})) return false;
   Address end = 0, new_end = 0;
   {
     const HeapLock lock(shard.mutex);
@@ -136,6 +140,34 @@ bool HugepageHeap::resize(void* block, std::size_t bytes) {
   const HeapLock lock(shard.mutex);
   shard.heap.resize(block_at(area, block), end - reinterpret_cast<Address>(block));
   return false;
+}
+
+void HugepageHeap::note_left(Range range, Left left) {
+  const Range pages = range.to_pages();
+  for (Address at = pages.begin; at < pages.end;) {
+    const Range hugepage{at & ~(kHugepage - 1), (at & ~(kHugepage - 1)) + kHugepage};
+    const Range part{at, std::min(hugepage.end, pages.end)};
+    at = part.end;
+    Area* const area = map_.find(part.begin);
+    if (area == nullptr) continue;
+    (left == Left::locks ? area->locked : area->advised).set(part);
+    area->had_marks.store(true, std::memory_order_release);
+  }
+}
+
+/// Before memory of a block is free. False: the kernel refuses, and the memory must stay out of use.
+bool HugepageHeap::undo_left(Area& area, Range range) {
+  if (!area.had_marks.load(std::memory_order_acquire)) return true;
+  area.locked.for_each_run(range, true, [this](Range run) { arena_.changes().unlock(run); });
+  area.locked.clear(range);
+  bool plain = true;
+  area.advised.for_each_run(range, true, [&](Range run) {
+    if (arena_.blocks().make_plain(run, area.pages.backing))
+      area.advised.clear(run);
+    else
+      plain = false;
+  });
+  return plain;
 }
 
 std::size_t HugepageHeap::usable_bytes(const void* block) const {
@@ -208,6 +240,8 @@ bool HugepageHeap::unmap(Range range) {
       // Before it is free: another thread may have it next.
       const Recycled recycled = arena_.blocks().recycle(piece.extent->range());
       if (recycled == Recycled::refused) continue;  // taken out for good
+      piece.extent->area->advised.clear(piece.extent->range());
+      piece.extent->area->locked.clear(piece.extent->range());
       const HeapLock lock(shard.mutex);
       shard.heap.returned(piece,
                           recycled == Recycled::zeroed ? ChunkHeap::Fate::discarded : ChunkHeap::Fate::kept);
@@ -253,6 +287,8 @@ bool HugepageHeap::lay_over_free(Range range) {
 // ---- memory for the kernel ----
 
 ChunkHeap::Fate HugepageHeap::part_with(Range hugepages, bool at_once) {
+  if (arena_.range().contains(hugepages))
+    return arena_.blocks().drop_free(hugepages) ? ChunkHeap::Fate::discarded : ChunkHeap::Fate::kept;
   if (!at_once && source_.offer(hugepages)) return ChunkHeap::Fate::offered;
   return source_.discard(hugepages) ? ChunkHeap::Fate::discarded : ChunkHeap::Fate::kept;
 }

@@ -17,7 +17,8 @@
 // kernel or the next allocator refuses memory, all goes back at once. Where the
 // process's addresses have a limit, 64 MiB stay in each shard, and free areas are unmapped: threads and
 // mappings need addresses too. free() itself leaves the block's pages,
-// and their registrations, as they are.
+// and their registrations, as they are. What the program has left on the pages by madvise, mprotect, mlock or
+// mbind is undone: the next owner finds them as fresh.
 //
 // Fork: the process's mutexes are held across it, and so they are for children of _Fork, clone and syscall
 // (intercept/malloc/mappings.cpp). Private pages are copied on write, by the kernel. Blocks in
@@ -50,6 +51,12 @@ class HugepageHeap {
   std::size_t usable_bytes(const void* block) const;
   /// Whether the address is in an area. A block begins at a multiple of 4 KiB, so callers look at that first.
   bool owns(const void* address) const { return map_.find(reinterpret_cast<Address>(address)) != nullptr; }
+
+  /// What a program leaves on memory beside its contents.
+  enum class Left : std::uint8_t { advice, locks };
+  /// The program has left this on memory of its blocks: their end undoes it. Other memory is passed over.
+  /// Lock-free.
+  void note_left(Range range, Left left);
 
   /// Memory of zeros that the program has by mmap. Null: the kernel has to serve it.
   void* map(std::size_t bytes);
@@ -106,6 +113,7 @@ class HugepageHeap {
   template <class Place>
   void* allocate_by(Shard& shard, bool zeroed, Place&& place);
   void end_withheld();
+  bool undo_left(Area& area, Range range);
   Shard& own_shard();
   Shard& shard_of(const Area& area);
   Extent& block_at(const Area& area, const void* address) const;

@@ -18,6 +18,9 @@
 #include "monitor/memory_events.h"
 #include "monitor/system_call.h"
 
+#ifndef MADV_GUARD_REMOVE
+#define MADV_GUARD_REMOVE 103
+#endif
 #ifndef MADV_POPULATE_WRITE
 #define MADV_POPULATE_WRITE 23
 #endif
@@ -102,7 +105,8 @@ bool make_plain_unseen(Range range, bool hidden) {
                         protect_unseen(range, kBoth);
   // Refusals mean that this kernel lacks the feature, so that nobody used it.
   advise(range, MADV_DODUMP);
-  advise(range, MADV_UNMERGEABLE);
+  for (const int advice : {MADV_NORMAL, MADV_UNMERGEABLE, MADV_GUARD_REMOVE}) advise(range, advice);
+  advise_hugepages(range);
   raw_system_call(SYS_mbind, arguments_of(range.begin, range.bytes(), kDefaultPolicy, 0L, 0L, 0L));
   return writable && (hidden || hide_unseen(range, false)) && advise(range, MADV_KEEPONFORK);
 }
@@ -288,7 +292,9 @@ bool map_over(Range range, int protection, int flags) {
   return mapped;
 }
 
-bool KernelPages::discard(Range hugepages) { return advise_seen(hugepages, MADV_DONTNEED); }
+bool discard_seen(Range range) { return advise_seen(range, MADV_DONTNEED); }
+
+bool KernelPages::discard(Range hugepages) { return discard_seen(hugepages); }
 bool KernelPages::offer(Range hugepages) { return advise_seen(hugepages, MADV_FREE); }
 
 void KernelPages::unmap(const Pages& pages) {

@@ -26,6 +26,8 @@ Pages map_private(std::size_t bytes);
 /// Puts fresh memory in place of any mapping, by libc's function, so that the hooks of other libraries see it
 /// too. False: refused.
 bool map_over(Range range, int protection, int flags);
+/// Gives the contents of private memory back to the kernel, by libc's function. False: refused.
+bool discard_seen(Range range);
 /// Looks whether the system gives transparent hugepages. The answer stays: the process may lose the right to
 /// open files.
 void look_for_transparent_pages();
@@ -38,8 +40,8 @@ bool move_unseen(Range from, Range to);
 /// Does what mprotect does; no hook runs. False: refused.
 bool protect_unseen(Range range, int protection);
 
-/// Makes memory as fresh from mmap, but for contents and locks: rights, protection key, memory policy, and
-/// what children and dumps get. Children still lack it if `hidden`. False: refused.
+/// Makes memory as fresh from mmap, but for contents and locks: rights, protection key, memory policy,
+/// advice, and what children and dumps get. Children still lack it if `hidden`. False: refused.
 bool make_plain_unseen(Range range, bool hidden);
 /// Does what munlock does.
 void unlock_unseen(Range range);

@@ -117,6 +117,94 @@ for allocator in "" libjemalloc.so.2 libmimalloc.so.2 libtcmalloc_minimal.so.4; 
   placed "before ${allocator:-glibc}"
 done
 
+# Blocks end with all that the program left on them, and malloc_trim gives free memory back.
+cat >"$work/left.c" <<'END'
+#define _GNU_SOURCE
+#include <malloc.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+static const size_t whole = 8 << 20, part = 2 << 20;
+static char* inner(char* block) { return (char*)(((uintptr_t)block + part) & ~(uintptr_t)(part - 1)); }
+static int has_flag(void* at, const char* flag) {
+  char line[512];
+  unsigned long begin, end;
+  int inside = 0, found = 0;
+  FILE* smaps = fopen("/proc/self/smaps", "r");
+  while (fgets(line, sizeof line, smaps))
+    if (sscanf(line, "%lx-%lx ", &begin, &end) == 2 && strchr(line, '-'))
+      inside = (uintptr_t)at >= begin && (uintptr_t)at < end;
+    else if (inside && !strncmp(line, "VmFlags:", 8))
+      found = strstr(line, flag) != NULL;
+  fclose(smaps);
+  return found;
+}
+static long resident_kib(void) {
+  char line[256];
+  long kib = 0;
+  FILE* status = fopen("/proc/self/status", "r");
+  while (fgets(line, sizeof line, status)) sscanf(line, "VmRSS: %ld", &kib);
+  fclose(status);
+  return kib;
+}
+static int aliased;  // children lack such memory at any time, and get copies
+enum how { by_name, by_number, protects, locks };
+static void leave(enum how how, int advice, const char* flag) {
+  char* block = malloc(whole);
+  memset(block, 1, whole);
+  int refused = 0;
+  switch (how) {
+    case by_name: refused = madvise(inner(block), part, advice); break;
+    case by_number: refused = (int)syscall(SYS_madvise, inner(block), part, advice); break;
+    case protects: refused = mprotect(inner(block), part, PROT_NONE); break;
+    case locks: refused = mlock(inner(block), part); break;
+  }
+  free(block);
+  if (refused) return;
+  block = malloc(whole);
+  if (has_flag(inner(block), flag) && !(aliased && advice == MADV_DONTFORK)) printf("left:%s by way %d\n", flag, how);
+  memset(block, 2, whole);
+  const pid_t child = fork();
+  if (child == 0) _exit(inner(block)[0] != 2);
+  int status = 1;
+  waitpid(child, &status, 0);
+  if (status != 0) printf("a child after%s: status %d\n", flag, status);
+  free(block);
+}
+int main(int argc, char** argv) {
+  aliased = argc > 1;
+  for (int how = by_name; how <= by_number; ++how) {
+    leave(how, MADV_DONTFORK, " dc");
+    leave(how, MADV_WIPEONFORK, " wf");
+    leave(how, MADV_DONTDUMP, " dd");
+    leave(how, MADV_MERGEABLE, " mg");
+    leave(how, MADV_RANDOM, " rr");
+  }
+  leave(protects, 0, " none");
+  leave(locks, 0, " lo");
+  enum { blocks = 200 };
+  static char* block[blocks];
+  for (int i = 0; i < blocks; ++i) memset(block[i] = malloc(1 << 20), 1, 1 << 20);
+  for (int i = 0; i < blocks; ++i) free(block[i]);
+  malloc_trim(0);
+  if (resident_kib() > 64 << 10) printf("after malloc_trim %ld KiB are resident\n", resident_kib());
+  puts("verified");
+}
+END
+gcc -O1 -w -fno-builtin "$work/left.c" -o "$work/left" || exit 1
+for how in --hugepages "--preregister 512M" "--preregister 512M --tune preregister-alias=yes"; do
+  aliased=
+  [[ $how != *alias* ]] || aliased=aliased
+  to "$work/out" "$work/err" "$pinion" run $how -- "$work/left" $aliased || fail "$how, what is left: status $?: $(cat "$work/err")"
+  [ "$(cat "$work/out")" = verified ] || fail "$how, what is left: $(cat "$work/out")"
+done
+
 # Before an allocator of few functions, as those that look for faults are.
 cat >"$work/few.c" <<'END'
 #include <stddef.h>

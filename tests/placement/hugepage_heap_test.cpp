@@ -3,6 +3,7 @@
 #include "placement/hugepage_heap.h"
 
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 
 #include <algorithm>
@@ -21,6 +22,7 @@
 #include "support/deterministic_scheduler.h"
 #include "support/in_child.h"
 #include "support/made_pages.h"
+#include "support/memory_marks.h"
 #include "support/sanitizers.h"
 
 namespace pinion {
@@ -244,6 +246,80 @@ TEST(HugepageHeap, GrowsAndShrinksInPlace) {
   EXPECT_EQ(made.heap->figures().live_bytes, std::uint64_t{72} << 10);
   made.heap->free(next);
   made.heap->free(block);
+}
+
+// ---- what the program leaves on its blocks ----
+
+/// Advises as the program does (intercept/malloc/mappings.cpp).
+bool leave_advice(Made& made, char* at, std::size_t bytes, int advice) {
+  if (::madvise(at, bytes, advice) != 0) return false;
+  made.heap->note_left(Range::of(at, bytes), HugepageHeap::Left::advice);
+  return true;
+}
+
+TEST(HugepageHeap, AdviceEndsWithItsBlock) {
+  for (const int advice : {MADV_DONTFORK, MADV_WIPEONFORK, MADV_DONTDUMP, MADV_MERGEABLE, MADV_NOHUGEPAGE,
+                           MADV_RANDOM, MADV_SEQUENTIAL}) {
+    Made made;
+    char* const block = made.take(4 * kHugepage);
+    if (!leave_advice(made, block + kHugepage, kHugepage, advice)) continue;  // a kernel without the feature
+    ASSERT_NE(test::marks_at(block + kHugepage), "") << advice;
+    char* const other = made.take(kHugepage);
+    ASSERT_TRUE(leave_advice(made, other, kHugepage, advice));
+    made.heap->free(block);
+    char* const again = made.take(4 * kHugepage);
+    ASSERT_EQ(again, block);
+    EXPECT_EQ(test::marks_at(again + kHugepage), "") << advice;
+    EXPECT_NE(test::marks_at(other), "") << "the block beside it lives";
+    std::memset(again, 8, 4 * kHugepage);
+    test::in_child([&] { EXPECT_EQ(again[kHugepage], 8); });
+  }
+}
+
+TEST(HugepageHeap, RightsAndLocksEndWithTheirBlock) {
+  Made made;
+  char* const block = made.take(4 * kHugepage);
+  ASSERT_EQ(::mprotect(block, 4096, PROT_NONE), 0);
+  made.heap->note_left(Range::of(block, 4096), HugepageHeap::Left::advice);
+  const bool locks = ::mlock(block + kHugepage, 4096) == 0;
+  if (locks) made.heap->note_left(Range::of(block + kHugepage, 4096), HugepageHeap::Left::locks);
+  made.heap->free(block);
+  char* const again = made.take(4 * kHugepage);
+  ASSERT_EQ(again, block);
+  EXPECT_EQ(test::marks_at(again + kHugepage), "");
+  std::memset(again, 7, 4 * kHugepage);
+}
+
+TEST(HugepageHeap, AdviceEndsWithThePartThatAShrinkingBlockGivesUp) {
+  Made made;
+  char* const block = made.take(4 * kHugepage);
+  ASSERT_TRUE(leave_advice(made, block, 4 * kHugepage, MADV_DONTFORK));
+  ASSERT_TRUE(made.heap->resize(block, 2 * kHugepage));
+  EXPECT_EQ(test::marks_at(block), "dc");
+  EXPECT_EQ(test::marks_at(block + 2 * kHugepage), "");
+}
+
+TEST(HugepageHeap, AdviceOnOtherMemoryIsPassedOver) {
+  Made made;
+  char* const block = made.take(kHugepage);
+  char on_the_stack[64];
+  made.heap->note_left(Range::of(on_the_stack, sizeof on_the_stack), HugepageHeap::Left::advice);
+  made.heap->note_left({0, kHugepage}, HugepageHeap::Left::locks);
+  made.heap->free(block);
+  EXPECT_EQ(made.take(kHugepage), block);
+}
+
+// The child has no memory there, and the kernel refuses to treat it as the parent's.
+TEST(HugepageHeap, AChildFreesABlockThatItLacks) {
+  Made made;
+  char* const block = made.take(4 * kHugepage);
+  ASSERT_TRUE(leave_advice(made, block, 4 * kHugepage, MADV_DONTFORK));
+  test::in_child([&] {
+    made.heap->free(block);
+    char* const other = made.take(4 * kHugepage);
+    ASSERT_NE(other, nullptr);
+    std::memset(other, 7, 4 * kHugepage);
+  });
 }
 
 TEST(HugepageHeap, ZeroedBlocksAreZeroWhereOthersLayBefore) {

@@ -44,6 +44,7 @@ void find_free(void* block);
 void* find_memalign(std::size_t alignment, std::size_t bytes);
 int find_posix_memalign(void** out, std::size_t alignment, std::size_t bytes);
 std::size_t find_usable_size(void* block);
+int find_trim(std::size_t pad);
 /// Debugging allocators need this: their blocks' sizes are unknown.
 std::size_t no_usable_size(void*) { return 0; }
 
@@ -56,6 +57,7 @@ struct NextAllocator {
   std::atomic<decltype(&find_memalign)> memalign{find_memalign};
   std::atomic<decltype(&find_posix_memalign)> posix_memalign{find_posix_memalign};
   std::atomic<decltype(&find_usable_size)> usable_size{find_usable_size};
+  std::atomic<decltype(&find_trim)> trim{find_trim};
 };
 constinit NextAllocator g_next;
 
@@ -88,6 +90,7 @@ void find_all() {
   find(g_next.free, code, "free");
   find(g_next.memalign, code, "memalign");
   find(g_next.posix_memalign, code, "posix_memalign");
+  find(g_next.trim, code, "malloc_trim");
   // Another allocator's function would misread the block.
   if (pinion::definition_beside(code, "malloc_usable_size") == nullptr)
     g_next.usable_size.store(no_usable_size, std::memory_order_relaxed);
@@ -122,6 +125,10 @@ int find_posix_memalign(void** out, std::size_t alignment, std::size_t bytes) {
 std::size_t find_usable_size(void* block) {
   find_all();
   return next(g_next.usable_size)(block);
+}
+int find_trim(std::size_t pad) {
+  find_all();
+  return next(g_next.trim)(pad);
 }
 
 // ---- the heap ----
@@ -321,6 +328,11 @@ PINION_EXPORT void* pvalloc(std::size_t bytes) noexcept {
 
 PINION_EXPORT std::size_t malloc_usable_size(void* block) noexcept {
   return is_of_heap(block) ? pinion::process_heap().usable_bytes(block) : next(g_next.usable_size)(block);
+}
+
+PINION_EXPORT int malloc_trim(std::size_t pad) noexcept {
+  const bool any = pinion::process_heap().relieve();
+  return next(g_next.trim)(pad) != 0 || any ? 1 : 0;
 }
 
 }  // extern "C"

@@ -6,6 +6,9 @@
 // clone, _Fork and syscall, too, whose children miss the handlers of forks: the heap's handlers run around
 // them. madvise, for memory that the program keeps from its children, and for memory with two views.
 //
+// madvise, mprotect, mlock and their like, by name or by syscall(): the heap learns what they leave on
+// blocks, and undoes it at free.
+//
 // prctl and syscall, for programs that filter their own system calls.
 //
 // Owns the pointers to libc's functions. Any thread. A signal handler that interrupts the heap goes to libc.
@@ -256,6 +259,52 @@ constinit std::atomic<int (*)(int)> g_mlockall{nullptr};
 constinit std::atomic<int (*)(void*, std::size_t, int)> g_madvise{nullptr};
 
 constinit std::atomic<int (*)()> g_munlockall{nullptr};
+constinit std::atomic<int (*)(void*, std::size_t, int)> g_mprotect{nullptr};
+constinit std::atomic<int (*)(void*, std::size_t, int, int)> g_pkey_mprotect{nullptr};
+constinit std::atomic<int (*)(const void*, std::size_t)> g_mlock{nullptr};
+constinit std::atomic<int (*)(const void*, std::size_t, unsigned)> g_mlock2{nullptr};
+
+// ---- what calls leave on blocks ----
+
+using Left = pinion::HugepageHeap::Left;
+
+/// Advice that outlives the contents. Hugepages are the heap's own advice.
+bool stays(int advice) {
+  constexpr int kGuardInstall = 102;  // MADV_GUARD_INSTALL
+  switch (advice) {
+    case MADV_DONTFORK:
+    case MADV_WIPEONFORK:
+    case MADV_DONTDUMP:
+    case MADV_MERGEABLE:
+    case MADV_NOHUGEPAGE:
+    case MADV_RANDOM:
+    case MADV_SEQUENTIAL:
+    case kGuardInstall:
+      return true;
+    default:
+      return false;
+  }
+}
+
+/// Notes what a call has left, unless it failed. Returns its result.
+template <class Result>
+Result noted(Result result, const void* address, std::size_t bytes, Left left) {
+  if (result == 0 && bytes != 0) pinion::process_heap().note_left(Range::of(address, bytes), left);
+  return result;
+}
+
+bool leaves_marks(long number) {
+  return number == SYS_madvise || number == SYS_mprotect || number == SYS_pkey_mprotect ||
+         number == SYS_mbind || number == SYS_mlock || number == SYS_mlock2;
+}
+
+[[gnu::noinline]] long leave_by_syscall(long number, long a, long b, long c, long d, long e,
+                                        long f) noexcept {
+  const long result = next(g_syscall, "syscall")(number, a, b, c, d, e, f);
+  if (number == SYS_madvise && !stays(static_cast<int>(c))) return result;
+  const Left left = number == SYS_mlock || number == SYS_mlock2 ? Left::locks : Left::advice;
+  return noted(result, reinterpret_cast<const void*>(a), static_cast<std::size_t>(b), left);
+}
 
 using Prctl = int(int, unsigned long, unsigned long, unsigned long, unsigned long);
 constinit std::atomic<Prctl*> g_prctl{nullptr};
@@ -321,22 +370,42 @@ long call_kernel(long number, long a, long b, long c, long d, long e, long f) no
     note_filter();
   if (makes_child(number, a, b)) [[unlikely]]
     return make_child_by_syscall(number, a, b, c, d, e, f);
+  if (leaves_marks(number)) [[unlikely]]
+    return leave_by_syscall(number, a, b, c, d, e, f);
   return next(g_syscall, "syscall")(number, a, b, c, d, e, f);
 }
 
 /// Passes on calls of a device's library: hiding a segment while it registers for Pinion is not the program's
 /// wish.
 PINION_EXPORT int madvise(void* address, std::size_t bytes, int advice) noexcept {
+  const bool wish = !pinion::OwnVerbsCall::now();
   const Range common = arena_part(whole_pages(address, bytes));
   if (!common.empty()) [[unlikely]] {
-    const auto result =
-        pinion::process_arena().changes().advise(common, advice, !pinion::OwnVerbsCall::now());
+    const auto result = pinion::process_arena().changes().advise(common, advice, wish);
     if (result) {
       if (*result != 0) errno = *result;
       return *result == 0 ? 0 : -1;
     }
   }
-  return next(g_madvise, "madvise")(address, bytes, advice);
+  const int result = next(g_madvise, "madvise")(address, bytes, advice);
+  return wish && stays(advice) ? noted(result, address, bytes, Left::advice) : result;
+}
+
+PINION_EXPORT int mprotect(void* address, std::size_t bytes, int protection) noexcept {
+  return noted(next(g_mprotect, "mprotect")(address, bytes, protection), address, bytes, Left::advice);
+}
+
+PINION_EXPORT int pkey_mprotect(void* address, std::size_t bytes, int protection, int key) noexcept {
+  return noted(next(g_pkey_mprotect, "pkey_mprotect")(address, bytes, protection, key), address, bytes,
+               Left::advice);
+}
+
+PINION_EXPORT int mlock(const void* address, std::size_t bytes) noexcept {
+  return noted(next(g_mlock, "mlock")(address, bytes), address, bytes, Left::locks);
+}
+
+PINION_EXPORT int mlock2(const void* address, std::size_t bytes, unsigned flags) noexcept {
+  return noted(next(g_mlock2, "mlock2")(address, bytes, flags), address, bytes, Left::locks);
 }
 
 PINION_EXPORT int prctl(int operation, ...) noexcept {

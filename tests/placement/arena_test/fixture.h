@@ -11,7 +11,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cinttypes>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -28,6 +27,7 @@
 #include "placement/hugepage_heap.h"
 #include "support/fake_device.h"
 #include "support/in_child.h"
+#include "support/memory_marks.h"
 
 namespace pinion::arena_test {
 
@@ -157,21 +157,13 @@ inline bool file_is_filled(int file, std::size_t bytes, char value) {
   return ::pread(file, contents.data(), bytes, 0) == static_cast<ssize_t>(bytes) &&
          std::all_of(contents.begin(), contents.end(), [&](char c) { return c == value; });
 }
-/// The marks that a program leaves on memory, by the names in /proc/self/smaps: left out of dumps and of
-/// children, wiped for them, locked, merged with others.
-inline std::string marks_at(const char* at) {
-  std::ifstream smaps("/proc/self/smaps");
-  std::string marks;
-  bool there = false;
-  for (std::string line; std::getline(smaps, line);) {
-    Range mapping;
-    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR, &mapping.begin, &mapping.end) == 2)
-      there = mapping.contains(Range::of(at, 1));
-    if (!there || !line.starts_with("VmFlags:")) continue;
-    for (const char* mark : {"dd", "dc", "wf", "lo", "mg"})
-      if (line.find(std::string(" ") + mark) != line.npos) marks += mark;
-  }
-  return marks;
+using test::marks_at;
+/// Bytes of whole pages that are resident.
+inline std::size_t resident(char* at, std::size_t bytes) {
+  std::vector<unsigned char> pages(bytes / page_size());
+  EXPECT_EQ(::mincore(at, bytes, pages.data()), 0);
+  return page_size() * static_cast<std::size_t>(std::count_if(
+                           pages.begin(), pages.end(), [](unsigned char page) { return (page & 1) != 0; }));
 }
 /// Limits address space, or private memory, to what the process has now: the kernel refuses more.
 class Shortage {

@@ -312,6 +312,24 @@ TEST_F(ArenaTest, AChildLacksWhatTheProgramKeepsFromIt) {
   process_heap().free(other);
 }
 
+TEST_F(ArenaTest, AdviceEndsWithItsBlock) {
+  for (const int advice : {MADV_DONTFORK, MADV_DONTDUMP, MADV_NOHUGEPAGE, MADV_RANDOM}) {
+    const auto [block, other] = start_with_two_blocks("emulated");
+    ASSERT_EQ(advise(block + kMiB, kMiB, advice), 0);
+    process_heap().note_left(Range::of(block + kMiB, kMiB), HugepageHeap::Left::advice);
+    process_heap().free(block);
+    char* const again = take(4 * kMiB);
+    EXPECT_EQ(again, block);
+    EXPECT_EQ(marks_at(again + kMiB), marks_at(again)) << advice;
+    std::memset(again, 8, 4 * kMiB);
+    test::in_child([&] { EXPECT_TRUE(is_filled(again, 4 * kMiB, 8)); });
+    process_heap().free(again);
+    process_heap().free(other);
+    Engine::stop();
+    process_heap().relieve();
+  }
+}
+
 // Calls of mmap with MAP_FIXED_NOREPLACE do this (intercept/malloc/mappings.cpp).
 TEST_F(ArenaTest, FreeMemoryMakesWayForAMappingOfTheProgram) {
   for (const bool registered : {false, true}) {

@@ -199,6 +199,47 @@ TEST_F(ArenaTest, ASegmentGoesWithItsBlocksAndComesBackEmpty) {
   process_heap().free(again);
 }
 
+// malloc_trim does this (intercept/malloc/heap.cpp).
+TEST_F(ArenaTest, FreeMemoryBesideABlockGoesBackWhereNoDeviceHasIt) {
+  for (const bool registered : {false, true}) {
+    start();
+    char* const freed = take(24 * kMiB);
+    char* const block = take(4 * kMiB);
+    std::memset(freed, 7, 24 * kMiB);
+    std::memset(block, 8, 4 * kMiB);
+    if (registered) {
+      ASSERT_TRUE(serves(block, 4 * kMiB));
+    }
+    process_heap().free(freed);
+    EXPECT_EQ(process_heap().relieve(), !registered);
+    EXPECT_LE(resident(freed, 24 * kMiB), registered ? 24 * kMiB : 2 * kHugepage) << "but for its ends";
+    EXPECT_TRUE(is_filled(block, 4 * kMiB, 8));
+    char* const again = take(24 * kMiB, true);
+    EXPECT_EQ(again, freed);
+    EXPECT_TRUE(is_filled(again, 24 * kMiB, 0));
+    EXPECT_TRUE(serves(again, 24 * kMiB));
+    process_heap().free(again);
+    process_heap().free(block);
+    Engine::stop();
+    process_heap().relieve();
+  }
+}
+
+TEST_F(ArenaTest, AMappingOverFreeMemoryIsNotDropped) {
+  start();
+  char* const freed = static_cast<char*>(process_heap().map(24 * kMiB));
+  char* const block = take(4 * kMiB);
+  ASSERT_TRUE(process_heap().unmap(Range::of(freed, 24 * kMiB)));
+  ASSERT_TRUE(process_heap().lay_over_free(Range::of(freed + 8 * kMiB, 2 * kMiB)));
+  char* const over = static_cast<char*>(::mmap(freed + 8 * kMiB, 2 * kMiB, PROT_READ | PROT_WRITE,
+                                               MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0));
+  std::memset(over, 5, 2 * kMiB);
+  process_heap().relieve();
+  EXPECT_TRUE(is_filled(over, 2 * kMiB, 5));
+  EXPECT_TRUE(process_heap().unmap(Range::of(over, 2 * kMiB)));
+  process_heap().free(block);
+}
+
 TEST_F(ArenaTest, AFreedSegmentStaysMappedUnderALease) {
   start();
   char* const block = take(30 * kMiB);
