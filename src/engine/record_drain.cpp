@@ -7,17 +7,6 @@
 
 namespace pinion {
 
-namespace {
-
-template <std::size_t Count>
-std::size_t bytes_of(const std::array<Coverage, Count>& domains) {
-  std::size_t bytes = 0;
-  for (const Coverage& of_domain : domains) bytes += of_domain.bytes();
-  return bytes;
-}
-
-}  // namespace
-
 void RecordDrain::collect() {
   batch_.clear();
   // Events are read before the rings: a use that preceded the loss of its memory is then in this batch too,
@@ -89,8 +78,10 @@ void RecordDrain::keep(runlog::Event event) {
 
 void RecordDrain::forget(Range pages) {
   large_.erase(pages);
-  for (Coverage& of_domain : leave_pinned_) of_domain.erase(pages);
-  for (Coverage& of_domain : needed_) of_domain.erase(pages);
+  for (Coverages<2>& of_domain : pages_) {
+    of_domain.erase<kLeavePinned>(pages);
+    of_domain.erase<kNeeded>(pages);
+  }
   Duration foreseen = 0;
   for (ForeseenWaits& of_domain : foreseen_) foreseen += of_domain.erase(pages);
   leave_pinned_registration_ns_ -= static_cast<double>(foreseen);
@@ -103,13 +94,12 @@ UnderLeavePinned RecordDrain::leave_pinned(const Record& record) {
   const Range range{record.address, record.address + record.bytes};
   const LargeRange large = large_.around(range);
   const Range pages = large.empty() ? range.to_pages() : large.range;
-  Coverage& registered = leave_pinned_[record.domain];
-  Coverage& needed = needed_[record.domain];
-  UnderLeavePinned effect{.fresh_bytes = registered.would_add(pages)};
+  Coverages<2>& known = pages_[record.domain];
+  UnderLeavePinned effect{.fresh_bytes = known.would_add<kLeavePinned>(pages)};
   if (effect.fresh_bytes == 0) return effect;
   const bool failed = (record.flags & runlog::kFailed) != 0;
-  const bool first = !failed && needed.would_add(pages) == effect.fresh_bytes;
-  if (!failed) needed.add(pages);
+  const bool first = !failed && known.would_add<kNeeded>(pages) == effect.fresh_bytes;
+  if (!failed) known.add<kNeeded>(pages);
   const CostEstimates& costs = domains_.slot(record.domain).kept.costs;
   const auto of_it = [&](Ticks waited) {
     return leave_pinned_wait(
@@ -118,9 +108,9 @@ UnderLeavePinned RecordDrain::leave_pinned(const Record& record) {
         static_cast<double>(effect.fresh_bytes) / static_cast<double>(pages.bytes()));
   };
   if (lease) {
-    registered.add(pages);
+    known.add<kLeavePinned>(pages);
     events_.mark(pages);  // for those that registered nothing (MemoryWatch::watch())
-    effect.all_bytes = registered.bytes();
+    effect.all_bytes = known.bytes<kLeavePinned>();
     effect.wait = of_it(record.wait) - foreseen_[record.domain].take(pages);
   } else if (first) {
     effect.wait = of_it(record.end - record.begin);
@@ -129,9 +119,5 @@ UnderLeavePinned RecordDrain::leave_pinned(const Record& record) {
   leave_pinned_registration_ns_ += static_cast<double>(effect.wait);
   return effect;
 }
-
-std::size_t RecordDrain::leave_pinned_bytes() const { return bytes_of(leave_pinned_); }
-
-std::size_t RecordDrain::needed_bytes() const { return bytes_of(needed_); }
 
 }  // namespace pinion

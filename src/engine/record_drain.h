@@ -31,13 +31,19 @@ class RecordDrain {
   void end_runs(Time now);
 
   std::uint64_t transfers() const { return transfers_; }
-  std::size_t leave_pinned_bytes() const;
+  std::size_t leave_pinned_bytes() const { return bytes_of<kLeavePinned>(); }
   /// The bytes of leave-pinned and memory whose first lease still lasts, as those of libraries' pools do: it
   /// has no record yet.
-  std::size_t needed_bytes() const;
+  std::size_t needed_bytes() const { return bytes_of<kNeeded>(); }
   double leave_pinned_registration_ns() const { return leave_pinned_registration_ns_; }
 
  private:
+  template <std::size_t Which>
+  std::size_t bytes_of() const {
+    std::size_t bytes = 0;
+    for (const Coverages<2>& of_domain : pages_) bytes += of_domain.bytes<Which>();
+    return bytes;
+  }
   /// All memory events and records into batch_.
   void collect();
   void take(const TakenRecord& taken);
@@ -57,8 +63,9 @@ class RecordDrain {
   std::size_t fullest_ = 0;   ///< records of one ring, at the last collect()
   Ticks waited_ = 0;          ///< by all threads so far, at the last collect()
   std::uint64_t dropped_ = 0, dropped_seen_ = 0;
-  std::array<Coverage, kMostDomains> leave_pinned_;
-  std::array<Coverage, kMostDomains> needed_;  ///< that, and everything that was registered
+  /// What leave-pinned has registered; and that with everything that was registered.
+  enum Union : std::size_t { kLeavePinned, kNeeded };
+  std::array<Coverages<2>, kMostDomains> pages_;
   std::array<ForeseenWaits, kMostDomains> foreseen_;
   LargePages large_;  ///< by the registrations so far: hits leave no trace of the pages that they met
   double leave_pinned_registration_ns_ = 0;

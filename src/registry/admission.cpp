@@ -33,8 +33,7 @@ bool Admission::device_has_room(Range want, const std::vector<Region*>& gone) co
 
 bool Admission::fits(Range want, std::uint64_t others, const std::vector<Region*>& gone) const {
   const Budget& budget = *context_.budget;
-  const Coverage& reserved = table_.reserved();
-  return others + reserved.bytes() + reserved.would_add(want) <= budget.most_bytes() &&
+  return others + table_.reserved_bytes() + table_.unreserved(want) <= budget.most_bytes() &&
          budget.regions() - gone.size() < budget.limits().regions && device_has_room(want, gone);
 }
 

@@ -35,7 +35,7 @@ class Admission {
   /// Whether `want` could fit if nothing else were registered.
   bool could_ever_fit(Range want) const;
   /// Bytes that the other domains of the process have reserved.
-  std::uint64_t held_by_others() const { return context_.budget->bytes() - table_.reserved().bytes(); }
+  std::uint64_t held_by_others() const { return context_.budget->bytes() - table_.reserved_bytes(); }
   /// Whether `bytes` in a region more fit when all regions have gone that are on their way out, or idle, or
   /// held by occupants that end soon (Budget::ask_occupants()).
   bool room_is_coming(std::size_t bytes) const;

@@ -131,7 +131,7 @@ bool Domain::has_room(Range pages) {
 
 std::size_t Domain::missing(Range pages) {
   const MutexLock lock(slow_);
-  return table_.reserved().would_add(pages);
+  return table_.unreserved(pages);
 }
 
 std::vector<Region*> Domain::begin_shrink(std::uint64_t bytes, std::uint64_t regions) {

@@ -47,14 +47,14 @@ std::vector<Region*> Eviction::for_swap(std::uint64_t bytes, Time back) {
   const Budget& budget = *context_.budget;
   const std::uint64_t others = admission_.held_by_others();
   const auto fits = [&](const std::vector<Region*>& gone) {
-    return others + table_.reserved().bytes() + bytes <= budget.most_bytes() &&
+    return others + table_.reserved_bytes() + bytes <= budget.most_bytes() &&
            budget.regions() - gone.size() < budget.limits().regions;
   };
   return fits({}) ? std::vector<Region*>{} : until(fits, back);
 }
 
 Region* Eviction::to_trim(std::uint64_t keep_bytes) {
-  if (table_.reserved().bytes() <= keep_bytes + trimming_) return nullptr;
+  if (table_.reserved_bytes() <= keep_bytes + trimming_) return nullptr;
   const std::vector<Region*> victims = of_bytes(1);
   if (victims.empty()) return nullptr;
   victims[0]->place.trimmed = true;
@@ -83,11 +83,11 @@ std::vector<Region*> Eviction::until(Fits&& fits, Time not_before) {
       break;
     }
     chosen.push_back(region);
-    table_.reserved().remove(region->range());
+    table_.take_out(region->range());
     enough = fits(chosen);
   } while (!enough);
   for (Region* region : chosen) {
-    table_.reserved().add(region->range());
+    table_.put_back(region->range());
     if (!enough) victims.put_back(region);
   }
   if (!enough) return {};

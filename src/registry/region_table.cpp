@@ -25,7 +25,7 @@ void RegionTable::insert(Region* region, Ticks now) {
     victims_.recall(region, now);
     victims_.add(region);
   }
-  reserved_.add(range);
+  pages_.add<kReserved>(range);
   region_bytes_ += range.bytes();
   count_.fetch_add(1, std::memory_order_relaxed);
   index_.insert(region);
@@ -39,14 +39,14 @@ void RegionTable::hide(Region* region) {
 }
 
 std::size_t RegionTable::count_registered(Range pages) {
-  const std::size_t grown = registered_.add(pages);
-  registered_bytes_.store(registered_.bytes(), std::memory_order_relaxed);
+  const std::size_t grown = pages_.add<kRegistered>(pages);
+  registered_bytes_.store(pages_.bytes<kRegistered>(), std::memory_order_relaxed);
   return grown;
 }
 
 std::size_t RegionTable::count_deregistered(Range pages) {
-  const std::size_t left = registered_.remove(pages);
-  registered_bytes_.store(registered_.bytes(), std::memory_order_relaxed);
+  const std::size_t left = pages_.remove<kRegistered>(pages);
+  registered_bytes_.store(pages_.bytes<kRegistered>(), std::memory_order_relaxed);
   return left;
 }
 
@@ -54,7 +54,7 @@ std::size_t RegionTable::unreserve(Range pages) {
   PINION_ASSERT(count() > 0 && region_bytes_ >= pages.bytes());
   region_bytes_ -= pages.bytes();
   count_.fetch_sub(1, std::memory_order_relaxed);
-  return reserved_.remove(pages);
+  return pages_.remove<kReserved>(pages);
 }
 
 void RegionTable::put(Region* region) {

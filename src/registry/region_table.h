@@ -73,9 +73,13 @@ class RegionTable {
   void for_each(F&& f) const {
     index_.for_each(f);
   }
-  /// The union of reserved pages. A calculation may take pages out of it for the time being.
-  Coverage& reserved() { return reserved_; }
-  const Coverage& reserved() const { return reserved_; }
+  /// Bytes of the union of reserved pages.
+  std::size_t reserved_bytes() const { return pages_.bytes<kReserved>(); }
+  /// Bytes of `pages` that no region reserves.
+  std::size_t unreserved(Range pages) const { return pages_.would_add<kReserved>(pages); }
+  /// For a calculation that takes pages out of the union for the time being.
+  void take_out(Range pages) { pages_.remove<kReserved>(pages); }
+  void put_back(Range pages) { pages_.add<kReserved>(pages); }
   /// The sum of the reserved regions' bytes, as devices count.
   std::size_t region_bytes() const { return region_bytes_; }
   /// The order of victims, complete after feel_pressure() alone.
@@ -103,9 +107,9 @@ class RegionTable {
 
   // Guarded by the slow lock, as is writing to all of the above.
   Slab<Region> slab_;
-  Coverage reserved_;
+  enum Union : std::size_t { kReserved, kRegistered };
+  Coverages<2> pages_;
   std::size_t region_bytes_ = 0;
-  Coverage registered_;
   Victims victims_;  ///< holds every ordinary region of the index once memory has been short
 };
 

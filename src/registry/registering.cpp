@@ -103,7 +103,7 @@ std::optional<AcquireStep> Registering::reserve(Acquire& acquire) {
     if (!attempt.victims.empty()) return AcquireStep::deregister;
     if (!table_.reserve())
       return acquire.refuse(Error::make(ENOMEM, "no memory for the registration cache itself"));
-    const std::size_t bytes = table_.reserved().would_add(attempt.want);
+    const std::size_t bytes = table_.unreserved(attempt.want);
     const bool by_device = !admission_.device_has_room(attempt.want);
     if (!by_device && admission_.reserve(bytes)) return {};
     if (request.lease) attempt.victims = eviction_.for_request(attempt.want);
@@ -160,7 +160,7 @@ std::optional<AcquireStep> Registering::clear_overlaps(Acquire& acquire) {
                    [this](Region* region) { return retirement_.claim(region); });
     if (!attempt.victims.empty()) return AcquireStep::deregister;
     // Regions on their way out are in no index, but their bytes are counted.
-    if (table_.reserved().would_add(attempt.want) == attempt.want.bytes()) return {};
+    if (table_.unreserved(attempt.want) == attempt.want.bytes()) return {};
   } while (acquire.narrow());
   return acquire.refuse(Error::make(EBUSY, "%zu bytes at %#zx overlap a registration that is in use",
                                     acquire.request.pages.bytes(), acquire.request.pages.begin));

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <numeric>
 #include <random>
 #include <vector>
 
@@ -112,6 +114,63 @@ TEST(Coverage, AgreesWithCountsPerPage) {
       ASSERT_EQ(coverage.bytes(), covered * page_size());
     }
   }
+}
+
+// Ranges that grow the map to many blocks: upwards, downwards, and in no order.
+TEST(Coverage, ManyRangesComeAndGoInAnyOrder) {
+  constexpr std::size_t kRanges = 4000;
+  std::mt19937 random(11);
+  for (const bool shuffled : {false, true}) {
+    std::vector<std::size_t> order(kRanges);
+    std::iota(order.begin(), order.end(), 0);
+    std::reverse(order.begin(), order.begin() + kRanges / 2);
+    if (shuffled) std::shuffle(order.begin(), order.end(), random);
+    Coverage coverage;
+    std::vector<bool> there(kRanges, false);
+    const auto range = [](std::size_t i) { return pages(3 * i + 1, 3 * i + 3); };
+    const auto all_are_right = [&] {
+      std::size_t count = 0;
+      for (std::size_t i = 0; i < kRanges; ++i) {
+        ASSERT_EQ(coverage.would_add(range(i)), there[i] ? 0 : 2 * page_size()) << i;
+        ASSERT_EQ(coverage.would_add(pages(3 * i, 3 * i + 1)), page_size()) << i;
+        count += there[i];
+      }
+      ASSERT_EQ(coverage.bytes(), count * 2 * page_size());
+      ASSERT_EQ(coverage.would_add(pages(0, 3 * kRanges)), pages(0, 3 * kRanges).bytes() - coverage.bytes());
+    };
+    for (const std::size_t i : order) {
+      ASSERT_EQ(coverage.add(range(i)), 2 * page_size());
+      there[i] = true;
+    }
+    all_are_right();
+    for (std::size_t i = 0; i < kRanges; ++i) {
+      if (random() % 2 == 0) continue;
+      ASSERT_EQ(coverage.remove(range(i)), 2 * page_size());
+      there[i] = false;
+    }
+    all_are_right();
+    const Range gone = {range(kRanges / 3).begin, range(kRanges / 2).end};
+    const std::size_t missing = coverage.would_add(gone);
+    ASSERT_EQ(coverage.erase(gone), gone.bytes() - missing);
+    std::fill(there.begin() + kRanges / 3, there.begin() + kRanges / 2 + 1, false);
+    all_are_right();
+    coverage.erase({0, ~Address{0}});
+    std::fill(there.begin(), there.end(), false);
+    all_are_right();
+  }
+}
+
+TEST(Coverage, UnionsOfOneObjectAreCountedApart) {
+  Coverages<2> both;
+  EXPECT_EQ(both.add<0>(pages(0, 10)), pages(0, 10).bytes());
+  EXPECT_EQ(both.add<1>(pages(5, 15)), pages(0, 10).bytes());
+  EXPECT_EQ(both.add<1>(pages(0, 10)), pages(0, 5).bytes());
+  EXPECT_EQ(both.would_add<0>(pages(0, 20)), pages(0, 10).bytes());
+  EXPECT_EQ(both.would_add<1>(pages(0, 20)), pages(0, 5).bytes());
+  EXPECT_EQ(both.erase<0>(pages(3, 4)), pages(0, 1).bytes());
+  EXPECT_EQ(both.remove<1>(pages(0, 10)), pages(0, 5).bytes());
+  EXPECT_EQ(both.bytes<0>(), pages(0, 9).bytes());
+  EXPECT_EQ(both.bytes<1>(), pages(0, 10).bytes());
 }
 
 }  // namespace

@@ -60,7 +60,7 @@ TEST(RegionTable, CountsTheUnionAndTheSum) {
   Region* const left = add(table, pages(0, 6));
   Region* const right = add(table, pages(4, 10));
   EXPECT_EQ(table.count(), 2u);
-  EXPECT_EQ(table.reserved().bytes(), pages_bytes(10));
+  EXPECT_EQ(table.reserved_bytes(), pages_bytes(10));
   EXPECT_EQ(table.registered_bytes(), pages_bytes(10));
   EXPECT_EQ(table.region_bytes(), pages_bytes(12)) << "devices count each region";
   EXPECT_TRUE(left->word.try_retire());
@@ -70,7 +70,7 @@ TEST(RegionTable, CountsTheUnionAndTheSum) {
   EXPECT_TRUE(right->word.try_retire());
   remove(table, right);
   EXPECT_EQ(table.count(), 0u);
-  EXPECT_EQ(table.reserved().bytes(), 0u);
+  EXPECT_EQ(table.reserved_bytes(), 0u);
   EXPECT_EQ(add(table, pages(20, 21)), right) << "a slot is used again";
 }
 
