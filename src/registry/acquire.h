@@ -32,8 +32,8 @@ struct AcquireRequest {
   Access access = Access::read;
   bool lease = true;  ///< false: the helper registers ahead; it neither waits nor evicts
   /// The region is to be permanent: any address that its owner is known by. Just `pages` are registered, and
-  /// ordinary regions that contain them, or lie within, are replaced. The owner ends it
-  /// (Domain::end_permanence) before the domain is closed.
+  /// ordinary regions that contain them, or lie within, are replaced. The owner dooms
+  /// it before the domain is closed.
   const void* owner = nullptr;
   Address view = 0;  ///< of permanent memory: its second view (Device::register_view()); 0: it has none
   /// Without lease: the registration takes about so long; 0: not known. A thread that waits for it lets it

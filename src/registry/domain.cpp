@@ -109,17 +109,9 @@ std::size_t Domain::doom(Range range, const void* owner) {
     // The leases of a region that threads share are not known here: it may well be unused.
     const bool may_wait = !before.used() || region->shared.at.load(std::memory_order_relaxed) != 0;
     if (may_wait) waiting += region->range().bytes();
-    before.used() ? doomed_.add_used(region) : doomed_.add_unused(region);
+    if (!before.used()) doomed_.add(region);
   });
   return waiting;
-}
-
-void Domain::end_permanence(const RegionRef& ref) {
-  const MutexLock lock(slow_);
-  if (!ref.current() || !ref.region->owner.load(std::memory_order_relaxed)) return;
-  ref.region->owner.store(nullptr, std::memory_order_relaxed);
-  ref.region->word.end_permanence();
-  if (pressed() && ref.region->place.indexed) table_.victims().add(ref.region);
 }
 
 // ---- limits ----

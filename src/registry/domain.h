@@ -85,15 +85,6 @@ class Domain : public Leases {
   /// many bytes wait to be reaped for it: still pinned, but useless.
   std::size_t doom(Range range, const void* owner = nullptr);
 
-  // ---- holders of doomed regions ----
-
-  /// Regions that were doomed under leases or holds since the last call, as far as they are still in use:
-  /// their holders should let go, as the memory stays pinned until the last one has. One caller at a time,
-  /// outside of hooks.
-  std::vector<RegionRef> take_recalls() { return doomed_.take_recalls(); }
-  /// A permanent region becomes an ordinary one.
-  void end_permanence(const RegionRef& ref);
-
   // ---- limits ----
 
   /// Whether the limits leave room for these pages at the moment.

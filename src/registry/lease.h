@@ -68,7 +68,7 @@ class Leases {
     return release(region);
   }
   /// For a caller who returned a lease by the word itself, and left the region doomed and idle.
-  void left_doomed(Region* region) { doomed_.add_unused(region); }
+  void left_doomed(Region* region) { doomed_.add(region); }
   /// Notes that a use ends now; for leaseholders.
   void used(Region* region, Ticks now) {
     table_.pressed() ? region->used(now, now) : region->last_use.store(now, std::memory_order_relaxed);
@@ -124,7 +124,7 @@ class Leases {
   [[gnu::noinline, gnu::cold]] void refuse(Region* region) { release(region); }
   Released returned(Region* region, Released released) {
     if (released == Released::idle_doomed) [[unlikely]]
-      doomed_.add_unused(region);
+      doomed_.add(region);
     return released;
   }
 };

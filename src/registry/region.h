@@ -65,9 +65,8 @@ struct alignas(64) Region {
   Region* next_free = nullptr;
   RegionPlace place;
 
-  // Each written by the one that claimed the region for that list (region_word.h).
+  // Written by the one that claimed the region for that list (region_word.h).
   Region* next_reaped = nullptr;
-  Region* next_recalled = nullptr;
 
   Range range() const { return {begin.load(std::memory_order_relaxed), end.load(std::memory_order_relaxed)}; }
   std::uint32_t generation() const { return word.load().generation(); }

@@ -12,16 +12,14 @@
 //    1     doomed      its memory changes, or a larger region replaced it: no new lease, no new hold. It is
 //                      retired when the last of them is returned.
 //    1     queued      it is on the list of regions to be reaped
-//    1     listed      it is on the list of recalls. This mark survives the end of a generation, because the
-//                      list still refers to the slot.
 //    1     permanent   only its owner ends it (AcquireRequest::owner)
-//   18     generation  grows with every use of the slab slot, and never wraps. A slot without a further one
+//   19     generation  grows with every use of the slab slot, and never wraps. A slot without a further one
 //                      is not used again (at_last_generation), so equal generations are the same region.
 //
 // Widths. A lease is counted before it is granted, so one half of the field is room for refused counts: Linux
 // has at most 2^22 threads (PID_MAX_LIMIT), each with one such count. The other half, 2^23 leases, may be
 // granted. A request beyond that replaces the region by a new one, as a request for more rights does. Holds
-// are granted one by one up to 2^16 - 1; a further peer is refused. A slot is lost every 2^18 registrations:
+// are granted one by one up to 2^16 - 1; a further peer is refused. A slot is lost every 2^19 registrations:
 // less than a byte per thousand.
 //
 // Any thread may call count_in() and release() at any time, also on a word whose region has been recycled: a
@@ -40,7 +38,7 @@ template <class Atomics = StdAtomics>
 class BasicRegionWord {
   static constexpr int kLeaseBits = 24, kHoldBits = 16, kStateBits = 2;
   static constexpr int kHoldShift = kLeaseBits, kStateShift = kHoldShift + kHoldBits;
-  static constexpr int kMarkShift = kStateShift + kStateBits, kGenerationShift = kMarkShift + 4;
+  static constexpr int kMarkShift = kStateShift + kStateBits, kGenerationShift = kMarkShift + 3;
   static constexpr std::uint64_t kLeases = (std::uint64_t{1} << kLeaseBits) - 1;
   static constexpr std::uint64_t kLeasesFull = std::uint64_t{1} << (kLeaseBits - 1);
   static constexpr std::uint64_t kHold = std::uint64_t{1} << kHoldShift;
@@ -48,8 +46,7 @@ class BasicRegionWord {
   static constexpr std::uint64_t kState = ((std::uint64_t{1} << kStateBits) - 1) << kStateShift;
   static constexpr std::uint64_t kDoomed = std::uint64_t{1} << kMarkShift;
   static constexpr std::uint64_t kQueued = kDoomed << 1;
-  static constexpr std::uint64_t kListed = kDoomed << 2;
-  static constexpr std::uint64_t kPermanent = kDoomed << 3;
+  static constexpr std::uint64_t kPermanent = kDoomed << 2;
   static constexpr std::uint64_t kGeneration = ~std::uint64_t{0} << kGenerationShift;
   static constexpr std::uint64_t state_bits(RegionState s) {
     return static_cast<std::uint64_t>(s) << kStateShift;
@@ -74,7 +71,6 @@ class BasicRegionWord {
     bool registered() const { return (bits & kState) == kRegistered; }
     bool doomed() const { return bits & kDoomed; }
     bool queued() const { return bits & kQueued; }
-    bool listed() const { return bits & kListed; }
     bool permanent() const { return bits & kPermanent; }
     std::uint32_t generation() const { return static_cast<std::uint32_t>(bits >> kGenerationShift); }
     bool leasable() const { return (bits & kLeasable) == kRegistered; }
@@ -131,7 +127,7 @@ class BasicRegionWord {
   /// free -> registering, with `leases` leases for the thread that registers; a new generation.
   void begin_registering(std::uint32_t leases) {
     update([&](Value v) {
-      return ((v.bits & kGeneration) + (std::uint64_t{1} << kGenerationShift)) | (v.bits & kListed) |
+      return ((v.bits & kGeneration) + (std::uint64_t{1} << kGenerationShift)) |
              state_bits(RegionState::registering) | (v.leases() + leases);
     });
   }
@@ -141,7 +137,7 @@ class BasicRegionWord {
   enum class Commit {
     shared,
     unshared,   ///< for the registering thread's leases alone: doomed from the first
-    permanent,  ///< try_retire() refuses it until it is doomed, or end_permanence()
+    permanent,  ///< try_retire() refuses it until it is doomed
   };
   /// registering -> registered; false (and no change) when the region was doomed meanwhile.
   bool commit(Commit how = Commit::shared) {
@@ -152,8 +148,6 @@ class BasicRegionWord {
     } while (!exchange(v, with_state(v, RegionState::registered) | marks));
     return true;
   }
-  /// The owner lets it go like any other.
-  void end_permanence() { word_.fetch_and(~kPermanent, std::memory_order_acq_rel); }
 
   /// registered, unused, neither permanent nor on the reap list -> retiring. The caller then owns the
   /// region.
@@ -188,11 +182,6 @@ class BasicRegionWord {
   }
   /// Off the reap list. A region that turns out to be in use then is queued again by its last release.
   void unclaim_reaping() { word_.fetch_and(~kQueued, std::memory_order_acq_rel); }
-
-  /// True for the one caller that may put the slot on the list of recalls.
-  bool claim_recall() { return !Value{word_.fetch_or(kListed, std::memory_order_acq_rel)}.listed(); }
-  /// Off that list; the value after. The link must have been read before.
-  Value unclaim_recall() { return {word_.fetch_and(~kListed, std::memory_order_acq_rel) & ~kListed}; }
 
  private:
   /// `before` one `count` was returned.

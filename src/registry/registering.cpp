@@ -136,11 +136,7 @@ void Registering::replace_nested(Range want, std::vector<Region*>& victims) {
       continue;
     }
     region->word.doom();  // retired when its last lease is returned, or when its registration ends
-    const auto word = region->word.load();
-    if (!word.used())
-      doomed_.add_unused(region);
-    else if (word.registered())
-      doomed_.add_used(region);
+    if (!region->word.load().used()) doomed_.add(region);
     table_.hide(region);
   }
 }

@@ -4,7 +4,6 @@
 #include <memory>
 #include <vector>
 
-#include "registry/region_stack.h"
 #include "registry/region_word.h"
 #include "support/deterministic_scheduler.h"
 
@@ -300,86 +299,6 @@ TEST(RegionWordSchedule, PermanentRegionsAreRetiredOnlyWhenDoomed) {
                             }
                           }};
   });
-}
-
-// ---- recalls: a region doomed in use is on the list at once, for every later fate of its slot ----
-
-struct Recallable : Slot {
-  using Slot::Slot;
-  Recallable* next = nullptr;
-};
-using Recalls = RegionStack<Recallable, &Recallable::next, ScheduledAtomics>;
-
-struct RecallState {
-  Recallable first{1}, second{1};
-  Recalls recalls;
-  ScheduledAtomics::Atomic<int> reported{0};
-
-  void doom(Recallable& region) {
-    const auto before = region.word.doom();
-    if (!before.registered()) return;
-    if (before.used())
-      recall(region);
-    else
-      region.give_back();
-  }
-  void recall(Recallable& region) {
-    if (region.word.claim_recall()) recalls.push(&region);
-  }
-  /// Takes the list as take_recalls() does.
-  void take() {
-    for (Recallable* region = recalls.take(); region;) {
-      Recallable* const next = region->next;
-      const auto word = region->word.unclaim_recall();
-      if (word.registered() && word.doomed() && word.used()) reported.fetch_add(1);
-      region = next;
-    }
-  }
-};
-
-TEST(RegionWordSchedule, WhatIsDoomedInUseIsRecalledOnce) {
-  const auto explored = Scheduler::explore({.preemptions = 3}, [] {
-    auto state = std::make_shared<RecallState>();
-    return test::Scenario{{[state] {
-                             state->doom(state->first);
-                             state->doom(state->second);
-                           },
-                           [state] { state->doom(state->second); }, [state] { state->take(); }},
-                          [state] {
-                            state->take();
-                            EXPECT_TRUE(state->recalls.empty());
-                            // The second one is doomed twice: a recall between is one more.
-                            EXPECT_GE(state->reported.load(), 2);
-                            EXPECT_LE(state->reported.load(), 3);
-                            EXPECT_FALSE(state->first.word.load().listed());
-                            EXPECT_FALSE(state->second.word.load().listed());
-                          }};
-  });
-  EXPECT_GT(explored.schedules, 500u);
-}
-
-TEST(RegionWordSchedule, AListedSlotMayHoldTheNextRegion) {
-  const auto explored = Scheduler::explore({.preemptions = 3}, [] {
-    auto state = std::make_shared<RecallState>();
-    return test::Scenario{{[state] { state->doom(state->second); },
-                           [state] {
-                             // Doomed in use, let go, reaped, used anew and doomed in use again.
-                             state->doom(state->first);
-                             state->first.release();
-                             if (!state->first.reap()) return;
-                             state->first.recycle(1);
-                             state->doom(state->first);
-                           },
-                           [state] { state->take(); }},
-                          [state] {
-                            state->take();
-                            EXPECT_TRUE(state->recalls.empty());
-                            EXPECT_GE(state->reported.load(), 2);
-                            EXPECT_FALSE(state->first.word.load().listed());
-                            EXPECT_FALSE(state->second.word.load().listed());
-                          }};
-  });
-  EXPECT_GT(explored.schedules, 500u);
 }
 
 // ---- the ends of the fields ----

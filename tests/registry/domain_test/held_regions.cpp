@@ -70,20 +70,14 @@ TEST_F(RegistryTest, HeldRegionsAreNoVictimsAndAreNotRetired) {
   EXPECT_EQ(domain->idle_regions().size(), 1u);
 }
 
-TEST_F(RegistryTest, ADoomedRegionStaysForItsHoldersWhichAreRecalledAtOnce) {
+TEST_F(RegistryTest, ADoomedRegionStaysForItsHolders) {
   Region* region = acquire(pages(0, 4));
   const RegionRef ref{region, region->generation()};
   ASSERT_TRUE(domain->begin_hold(ref));
   ASSERT_TRUE(domain->begin_hold(ref));
   idle(pages(10, 14));
-  EXPECT_TRUE(domain->take_recalls().empty());
   change(pages(0, 20));
 
-  const auto recalls = domain->take_recalls();
-  ASSERT_EQ(recalls.size(), 1u) << "the idle one has no holders";
-  EXPECT_EQ(recalls[0].region, region);
-  EXPECT_TRUE(recalls[0].current());
-  EXPECT_TRUE(domain->take_recalls().empty());
   EXPECT_FALSE(domain->begin_hold(ref));
   EXPECT_FALSE(hits(pages(0, 4)));
 
@@ -96,28 +90,13 @@ TEST_F(RegistryTest, ADoomedRegionStaysForItsHoldersWhichAreRecalledAtOnce) {
   EXPECT_FALSE(domain->begin_hold(ref));
 }
 
-TEST_F(RegistryTest, HoldersOfAReplacedRegionAreRecalled) {
+TEST_F(RegistryTest, AReplacedRegionStaysForItsHolders) {
   Region* small = idle(pages(2, 4));
   ASSERT_TRUE(domain->begin_hold({small, small->generation()}));
   idle(pages(0, 8));
-  const auto recalls = domain->take_recalls();
-  ASSERT_EQ(recalls.size(), 1u);
-  EXPECT_EQ(recalls[0].region, small);
+  EXPECT_EQ(reap(), 0u);
   EXPECT_EQ(domain->end_hold(small), Released::idle_doomed);
-  reap();
-}
-
-TEST_F(RegistryTest, RecallsOfWhatIsLetGoSinceAreLeftOut) {
-  Region* region = acquire(pages(0, 4));
-  change(pages(0, 4));
-  domain->release(region);
   EXPECT_EQ(reap(), 1u);
-  EXPECT_EQ(acquire(pages(6, 8)), region) << "the slot is used again";
-  EXPECT_TRUE(domain->take_recalls().empty());
-  change(pages(6, 8));
-  EXPECT_EQ(domain->take_recalls().size(), 1u);
-  domain->release(region);
-  reap();
 }
 
 TEST_F(RegistryTest, ARequestBeyondTheMostLeasesRegistersAnew) {

@@ -139,9 +139,8 @@ TEST_F(LargePagesTest, MemoryOfAnOwnerStaysAsItIs) {
   segment.request().owner = &owner;
   ASSERT_EQ(run(segment), Step::leased);
   EXPECT_EQ(idle_in_huge(pages(0, 1))->range(), pages(0, 1));
-  const RegionRef ref{segment.result().region, segment.result().region->generation()};
-  domain->end_permanence(ref);
-  domain->release(segment.result().region);
+  domain->doom(pages(4, 8));
+  EXPECT_EQ(domain->release(segment.result().region), Released::idle_doomed);
 }
 
 TEST_F(LargePagesTest, AKeyForPeersCoversTheHugepage) {
