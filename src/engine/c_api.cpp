@@ -272,35 +272,6 @@ PINION_REST int acquire_otherwise(pinion_domain* domain, const void* address, st
   });
 }
 
-PINION_REST int try_acquire_otherwise(pinion_domain* domain, const void* address, std::size_t bytes,
-                                      unsigned access, pinion_lease* lease) {
-  const EntryFrame entry = EntryFrame::here();
-  if (lease) body_of(lease)->mark = 0;
-  if (!is_request(domain, address, bytes, access, lease)) [[unlikely]]
-    return bad_request("pinion_try_acquire", domain, address, bytes, access, lease);
-  ThreadContext* thread = this_thread();
-  if (!thread) [[unlikely]]
-    return no_context("pinion_try_acquire");
-  LeaseBody& body = *body_of(lease);
-  LeasePath& leases = *domain->leases;
-  const Range range = Range::of(address, bytes);
-  const auto rights = static_cast<Access>(access);
-  const auto call = [&] {
-    const Ticks now = ticks_now();
-    return CallPoint{now, thread->sites->capture(entry), CallKind::api};
-  };
-  if (!leases.try_acquire(*thread, domain->number, call, range, rights, body.transfer)) {
-    // This is an ordinary outcome, so formatting is skipped.
-    static constexpr char kText[] =
-        "pinion_try_acquire: the memory is not registered; pinion_acquire registers it";
-    t_last_error.code = EAGAIN;
-    std::memcpy(t_last_error.message, kText, sizeof kText);
-    return EAGAIN;
-  }
-  hand_out(body, leases);
-  return 0;
-}
-
 /// In the arena, as short as it can be.
 PINION_REST int acquire_in_arena(pinion_domain* domain, const void* address, std::size_t bytes,
                                  unsigned access, pinion_lease* lease, ThreadContext* thread) {
@@ -402,7 +373,31 @@ int pinion_acquire(pinion_domain* domain, const void* address, size_t bytes, uns
 
 int pinion_try_acquire(pinion_domain* domain, const void* address, size_t bytes, unsigned access,
                        pinion_lease* lease) {
-  return try_acquire_otherwise(domain, address, bytes, access, lease);
+  const EntryFrame entry = EntryFrame::here();
+  if (lease) body_of(lease)->mark = 0;
+  if (!is_request(domain, address, bytes, access, lease)) [[unlikely]]
+    return bad_request("pinion_try_acquire", domain, address, bytes, access, lease);
+  ThreadContext* thread = this_thread();
+  if (!thread) [[unlikely]]
+    return no_context("pinion_try_acquire");
+  LeaseBody& body = *body_of(lease);
+  LeasePath& leases = *domain->leases;
+  const Range range = Range::of(address, bytes);
+  const auto rights = static_cast<Access>(access);
+  const auto call = [&] {
+    const Ticks now = ticks_now();
+    return CallPoint{now, thread->sites->capture(entry), CallKind::api};
+  };
+  if (!leases.try_acquire(*thread, domain->number, call, range, rights, body.transfer)) {
+    // This is an ordinary outcome, so formatting is skipped.
+    static constexpr char kText[] =
+        "pinion_try_acquire: the memory is not registered; pinion_acquire registers it";
+    t_last_error.code = EAGAIN;
+    std::memcpy(t_last_error.message, kText, sizeof kText);
+    return EAGAIN;
+  }
+  hand_out(body, leases);
+  return 0;
 }
 
 int pinion_release(pinion_lease* lease) {

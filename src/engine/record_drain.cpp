@@ -70,9 +70,7 @@ void RecordDrain::end_runs(Time now) {
 }
 
 void RecordDrain::keep(runlog::Event event) {
-  const Range range{event.address, event.address + event.bytes};
-  if (const LargeRange large = large_.around(range); !large.empty() && runlog::is_request(event.kind))
-    event.page_order = runlog::page_order_of(large.page_bytes);
+  runlog::note_pages(event, [this](Range range) { return large_.around(range); });
   log_.add(event);
 }
 

@@ -127,9 +127,14 @@ constexpr bool is_request(EventKind kind) {
 /// No kernel has larger hugepages.
 constexpr std::uint64_t kLargestPage = std::uint64_t{16} << 30;
 
-/// Returns the order of pages that are larger than the system's.
-inline std::uint8_t page_order_of(std::size_t page_bytes) {
-  return static_cast<std::uint8_t>(std::countr_zero(page_bytes) - std::countr_zero(page_size())) & 31U;
+/// Notes the pages of a request that are larger than the system's; `around(Range)` returns those around its
+/// range as a LargeRange.
+template <class Around>
+void note_pages(Event& event, Around&& around) {
+  if (!is_request(event.kind)) return;
+  const std::size_t bytes = around(Range{event.address, event.address + event.bytes}).page_bytes;
+  if (bytes == 0) return;
+  event.page_order = static_cast<std::uint8_t>(std::countr_zero(bytes) - std::countr_zero(page_size())) & 31U;
 }
 
 /// The whole pages of an event, by the page size of its process.

@@ -104,9 +104,7 @@ void SimulatedHelper::log_runs() {
 }
 
 void SimulatedHelper::log(runlog::Event event) {
-  const LargeRange large = domains_.large_around({event.address, event.address + event.bytes});
-  if (!large.empty() && runlog::is_request(event.kind))
-    event.page_order = runlog::page_order_of(large.page_bytes);
+  runlog::note_pages(event, [this](Range range) { return domains_.large_around(range); });
   observer_.logged(event);
 }
 
