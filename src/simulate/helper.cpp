@@ -4,6 +4,13 @@
 
 namespace pinion::simulate {
 
+namespace {
+
+/// Looks that find nothing while the run grows to e times its age.
+constexpr int kLooksPerAge = 8192;
+
+}  // namespace
+
 void WakeUps::plan(Time wake) {
   if (at_ == wake && planned_) return;
   at_ = wake;
@@ -73,8 +80,10 @@ void SimulatedHelper::computes(Duration took) {
 
 void SimulatedHelper::wake_up(std::uint32_t number) {
   if (!wake_ups_.counts(number)) return;
-  ++counters_.helper_wakeups;
-  computes(settings_.wake_cost);
+  const Duration slept = events_.now() - put_off_.since;
+  const Duration looks = put_off_.apart > 0 ? std::max<Duration>(slept / put_off_.apart, 1) : 1;
+  counters_.helper_wakeups += static_cast<std::uint64_t>(looks);
+  computes(looks * settings_.wake_cost);
   desk_.woke_late(wake_ups_.come());
   act();
 }
@@ -164,18 +173,28 @@ void SimulatedHelper::attend() {
 
 void SimulatedHelper::sleep() {
   busy_ = false;
+  put_off_ = {};
   const Time now = events_.now();
   if (desk_.acting()) {
     const Time look = settings_.poll > 0 ? desk_.next_look(now) : desk_.next_deadline();
     alert_ = desk_.alert(now, look);
-    return wake_ups_.plan(look);
+    return wake_ups_.plan(desk_.deep(now) ? later(look) : look);
   }
   if (!attendance_) return wake_ups_.plan(desk_.next_deadline());
   // Only the log waits for records, as in the engine; its looks are those at the others too.
   const std::uint64_t records = counters_.acquires - std::exchange(looked_, counters_.acquires);
   if (records > 0) desk_.found(now);
   desk_.pace(records > settings_.ring / 4);
-  wake_ups_.plan(desk_.next_look(now));
+  wake_ups_.plan(later(desk_.next_look(now)));
+}
+
+Time SimulatedHelper::later(Time look) {
+  const Time now = events_.now();
+  const Time latest = now + (now - settings_.start) / kLooksPerAge;
+  const Time later = std::min(latest, desk_.next_deadline());
+  if (later <= look) return look;
+  put_off_ = {now, look - now};
+  return later;
 }
 
 void SimulatedHelper::finish() {

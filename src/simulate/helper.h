@@ -76,6 +76,12 @@ class WakeUps {
   std::uint32_t plans_ = 0;
 };
 
+/// Looks for which one stands: from a time on, so far apart; 0: a look stands for itself.
+struct PutOff {
+  Time since = 0;
+  Duration apart = 0;
+};
+
 class SimulatedHelper final : public CallUser {
  public:
   /// All outlive it. `standing` returns what the process posts to the others of its node.
@@ -124,6 +130,9 @@ class SimulatedHelper final : public CallUser {
   /// Looks at the node's other processes, when it is time to, and leaves them theirs of its limit.
   void attend();
   void sleep();
+  /// Puts off a look that will find nothing, unless a record wakes the helper. A pause of years, as a damaged
+  /// log has it, would take billions of them: the older the run, the more does one look stand for.
+  Time later(Time look);
 
   const ProcessSettings& settings_;
   Events& events_;
@@ -142,7 +151,8 @@ class SimulatedHelper final : public CallUser {
   std::optional<node::Attendance> attendance_;
   std::uint64_t attended_ = 0;  ///< acquires by then
   std::uint64_t looked_ = 0;    ///< acquires at the last look
-  Duration delayed_ = 0;        ///< waits of all threads for registrations
+  PutOff put_off_;
+  Duration delayed_ = 0;  ///< waits of all threads for registrations
   Duration cpu_ = 0;
 };
 

@@ -7,6 +7,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <ctime>
 #include <fstream>
 #include <iterator>
 #include <limits>
@@ -15,6 +16,7 @@
 
 #include "base/call_kind.h"
 #include "runlog/analysis.h"
+#include "simulate/simulation.h"
 #include "simulate/workload.h"
 #include "support/runlog_files.h"
 #include "support/sanitizers.h"
@@ -511,8 +513,14 @@ TEST_F(Reader, DamagedAtRandom) {
     ASSERT_TRUE(std::isfinite(report.cost.added()));
     ASSERT_LE(report.prediction.within_5, 1);
     for (const DomainReport& domain : report.domains) ASSERT_TRUE(std::isfinite(domain.mean));
-    // The simulator is the other reader.
-    simulate::program_of(log_);
+    // The simulator is the other reader. One file takes milliseconds of processor time.
+    simulate::Workload workload;
+    if (simulate::log_workload({log_}, {}, workload)) continue;
+    simulate::Settings settings;
+    settings.retention = RetentionKind::helper;
+    const std::clock_t begin = std::clock();
+    simulate::simulate(workload, settings);
+    ASSERT_LT(std::clock() - begin, (kSanitized ? 20 : 2) * CLOCKS_PER_SEC) << "file " << i;
   }
   ::close(file);
   EXPECT_GT(accepted, 100);

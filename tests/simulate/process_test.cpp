@@ -6,6 +6,7 @@
 
 #include <deque>
 
+#include "retention/look_schedule.h"
 #include "simulate/levels.h"
 #include "simulate/program.h"
 #include "simulate/random.h"
@@ -380,6 +381,21 @@ TEST(SimulatedProcess, UsesThatComeSeldomTakeFewWakeUps) {
   EXPECT_EQ(counters.acquires, kUses);
   EXPECT_LE(counters.misses, 5u);
   EXPECT_LT(counters.helper_wakeups, 10u * kUses);
+}
+
+// A damaged time in a log makes such a pause. Each look by itself would take a quarter of an hour; all are
+// counted.
+TEST(SimulatedProcess, APauseOfYearsIsSimulatedAtOnce) {
+  constexpr Duration kYears = 10 * 365 * 86400 * kSecond;
+  Heard heard(Heard::under(RetentionKind::helper));
+  Sequence script;
+  for (int i = 0; i < 60; ++i) script.acquire(buffer(0, 1000), kMillisecond).release(10 * kMillisecond);
+  script.pause(kYears).acquire(buffer(0, 1000), kMillisecond).release(10 * kMillisecond);
+  heard.follow(script);
+  const runlog::Counters counters = heard.process.counters();
+  EXPECT_EQ(counters.acquires, 61u);
+  constexpr auto kLooks = static_cast<double>(kYears / LookSchedule::kDeepSleep);
+  EXPECT_NEAR(static_cast<double>(counters.helper_wakeups), kLooks, 0.01 * kLooks);
 }
 
 // Three buffers share a limit with room for two: registrations ahead wait for room.
