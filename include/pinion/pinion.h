@@ -246,7 +246,10 @@ int pinion_preparation_wait(const pinion_preparation* preparation, uint64_t time
 /* Cancels it, and returns at once; one that is ready stays so. */
 int pinion_preparation_cancel(pinion_preparation* preparation);
 
-/* Cancels it if it is under way, returns its leases, and frees the handle. */
+/*
+ * Cancels it if it is under way, returns its leases, and frees the handle. Until the next pinion_prepare(),
+ * which may use the handle again, calls with an ended one return EINVAL.
+ */
 int pinion_preparation_end(pinion_preparation* preparation);
 
 /* ---- Gather lists (PINION_0.4) ---- */

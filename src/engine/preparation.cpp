@@ -107,9 +107,9 @@ std::unique_ptr<Preparation> Preparation::start(LeasePath& leases, int domain, C
     error = stopped_by_user();
     return nullptr;
   }
-  std::unique_ptr<Preparation> made(new Preparation(leases, domain, site, request));
-  error = made->check_room();
+  error = check_room(leases, request.ranges);
   if (error) return nullptr;
+  std::unique_ptr<Preparation> made(new Preparation(leases, domain, site, request));
   // The caller counts as a thread of it meanwhile, so that the preparation cannot end before all are
   // launched.
   made->begin();
@@ -124,12 +124,16 @@ std::unique_ptr<Preparation> Preparation::start(LeasePath& leases, int domain, C
   return made;
 }
 
-Error Preparation::check_room() const {
-  const std::uint64_t most = leases_.budget().most_bytes();
-  if (pieces_.bytes() <= most) return {};
+Error Preparation::check_room(const LeasePath& leases, const std::vector<Range>& ranges) {
+  const std::uint64_t most = leases.budget().most_bytes();
+  std::uint64_t bytes = 0;
+  // A sum beyond all addresses grows no more.
+  for (const Range& range : ranges) bytes = std::min(bytes + range.to_pages().bytes(), 2 * kAddressEnd);
+  if (bytes > kAddressEnd) return Error::make(ENOMEM, "more to prepare than there are addresses");
+  if (bytes <= most) return {};
   return Error::make(ENOMEM, "%s to prepare, but the limit is %s (%s): prepare less, or raise the limit",
-                     format_size(pieces_.bytes()).c_str(), format_size(most).c_str(),
-                     leases_.budget().limits().bytes_from.c_str());
+                     format_size(bytes).c_str(), format_size(most).c_str(),
+                     leases.budget().limits().bytes_from.c_str());
 }
 
 bool Preparation::launch(unsigned threads) {

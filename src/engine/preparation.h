@@ -74,7 +74,8 @@ class Preparation {
   };
 
   Preparation(LeasePath& leases, int domain, CallSite site, const Request& request);
-  Error check_room() const;
+  /// Checks that the limit can hold the ranges, before anything is done with them.
+  static Error check_room(const LeasePath& leases, const std::vector<Range>& ranges);
   bool launch(unsigned threads);
   void begin();
   void join();

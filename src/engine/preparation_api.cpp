@@ -1,8 +1,11 @@
 // The C API's preparations of memory: checks arguments, and owns the handles. A domain counts its own.
 #include <unistd.h>
 
+#include <deque>
 #include <memory>
+#include <utility>
 
+#include "base/mutex.h"
 #include "engine/c_api_inside.h"
 #include "engine/lease_path.h"
 #include "engine/preparation.h"
@@ -12,9 +15,38 @@
 using namespace pinion;
 
 struct pinion_preparation {
-  std::unique_ptr<Preparation> work;
-  pinion_domain* domain;
+  std::unique_ptr<Preparation> work;  ///< null once it has been ended
+  pinion_domain* domain = nullptr;
 };
+
+namespace {
+
+/// Ended handles, for preparations to come: one that a program still names is memory of ours.
+class EndedHandles {
+ public:
+  std::unique_ptr<pinion_preparation> take() {
+    const MutexLock lock(mutex_);
+    if (handles_.empty()) return std::make_unique<pinion_preparation>();
+    std::unique_ptr<pinion_preparation> handle = std::move(handles_.front());
+    handles_.pop_front();
+    return handle;
+  }
+  void keep(pinion_preparation* handle) {
+    const MutexLock lock(mutex_);
+    handles_.emplace_back(handle);
+  }
+
+ private:
+  Mutex mutex_;
+  std::deque<std::unique_ptr<pinion_preparation>> handles_ GUARDED_BY(mutex_);
+};
+
+EndedHandles& ended_handles() {
+  static EndedHandles* const handles = new EndedHandles;  // threads may end theirs while the program exits
+  return *handles;
+}
+
+}  // namespace
 
 int pinion_prepare(pinion_domain* domain, const struct pinion_range* ranges, size_t count,
                    const struct pinion_prepare_options* options, pinion_preparation** preparation) {
@@ -42,12 +74,13 @@ int pinion_prepare(pinion_domain* domain, const struct pinion_range* ranges, siz
                                  .piece_bytes = chosen.piece_bytes};
     for (size_t i = 0; i < count; ++i)
       request.ranges.push_back(Range::of(ranges[i].address, ranges[i].bytes));
-    auto made = std::make_unique<pinion_preparation>();
     Error error;
-    made->domain = domain;
-    made->work =
+    std::unique_ptr<Preparation> work =
         Preparation::start(*domain->leases, domain->number, thread->sites->capture(entry), request, error);
     if (error) return fail(error);
+    std::unique_ptr<pinion_preparation> made = ended_handles().take();
+    made->work = std::move(work);
+    made->domain = domain;
     domain->preparations.fetch_add(1);
     *preparation = made.release();
     return 0;
@@ -57,11 +90,12 @@ int pinion_prepare(pinion_domain* domain, const struct pinion_range* ranges, siz
 namespace {
 
 bool is_of_this_process(const pinion_preparation* preparation) {
-  return preparation && preparation->work->process() == ::getpid();
+  return preparation && preparation->work && preparation->work->process() == ::getpid();
 }
 
 [[gnu::cold]] int bad_preparation(const char* call, const pinion_preparation* preparation) {
   if (!preparation) return fail(Error::make(EINVAL, "%s: the preparation is NULL", call));
+  if (!preparation->work) return fail(Error::make(EINVAL, "%s: the preparation has been ended", call));
   return not_running(call, preparation->domain);
 }
 
@@ -96,14 +130,14 @@ int pinion_preparation_cancel(pinion_preparation* preparation) {
 }
 
 int pinion_preparation_end(pinion_preparation* preparation) {
-  if (!preparation) return bad_preparation("pinion_preparation_end", preparation);
-  // In a forked child its threads are missing.
+  if (!preparation || !preparation->work) return bad_preparation("pinion_preparation_end", preparation);
+  // In a forked child its threads are missing, and another thread may have held the lock at the fork.
   if (!is_of_this_process(preparation)) {
     static_cast<void>(preparation->work.release());
-  } else {
-    preparation->work.reset();
-    preparation->domain->preparations.fetch_sub(1);
+    return 0;
   }
-  delete preparation;
+  preparation->work.reset();
+  preparation->domain->preparations.fetch_sub(1);
+  ended_handles().keep(preparation);
   return 0;
 }

@@ -12,6 +12,7 @@
 #include <sstream>
 #include <string>
 #include <thread>
+#include <vector>
 
 #include "node/stop_request.h"
 #include "pinion/pinion.h"
@@ -52,6 +53,21 @@ class Heap {
   const Memory all_;
   const std::size_t odd_, bytes_;
 };
+
+/// The kernel's flags of the mapping that begins with the memory; empty where it lists them otherwise.
+std::string flags_of(const Memory& memory) {
+  std::ostringstream begin;
+  begin << std::hex << reinterpret_cast<std::uintptr_t>(memory.page(0)) << '-';
+  std::ifstream maps("/proc/self/smaps");
+  std::string line, flags;
+  bool ours = false;
+  while (std::getline(maps, line) && flags.empty()) {
+    if (line.find('-') != std::string::npos && line.find(' ') > 8 && line.rfind("VmFlags", 0) != 0)
+      ours |= line.rfind(begin.str(), 0) == 0;
+    if (ours && line.rfind("VmFlags:", 0) == 0) flags = line;
+  }
+  return flags;
+}
 
 class Preparing : public ::testing::Test {
  protected:
@@ -307,6 +323,48 @@ TEST_F(Preparing, ItGoesOnBesideATransferThatWaitsForLong) {
   transfer.join();
 }
 
+TEST_F(Preparing, RefusedRangesAreNeitherSummedInVainNorAdvised) {
+  start("retention=on-demand,limit=1M");
+  const Memory memory((std::size_t{4} << 20) / kPage);
+  const pinion_range one{memory.page(0), memory.bytes()};
+  pinion_prepare_options options{};
+  options.size = sizeof options;
+  options.access = PINION_ACCESS_WRITE;
+  options.hugepages = 1;
+  EXPECT_EQ(pinion_prepare(domain_, &one, 1, &options, &preparation_), ENOMEM);
+  EXPECT_EQ(flags_of(memory).find(" hg"), std::string::npos);
+  // 128 of them are 2^64 bytes together, and so 0.
+  const std::vector<pinion_range> absurd(128,
+                                         {reinterpret_cast<void*>(kPage), (std::size_t{1} << 57) - kPage});
+  std::vector<pinion_range> whole = absurd;
+  for (std::size_t i = 0; i < 128; ++i) whole.push_back({reinterpret_cast<void*>(kPage), kPage});
+  EXPECT_EQ(pinion_prepare(domain_, whole.data(), whole.size(), &options, &preparation_), ENOMEM);
+  EXPECT_NE(std::string(pinion_last_error()).find("more to prepare than there are addresses"),
+            std::string::npos)
+      << pinion_last_error();
+}
+
+TEST_F(Preparing, AnEndedPreparationIsNamed) {
+  start();
+  const Heap memory(4);
+  ASSERT_EQ(prepare(memory), 0) << pinion_last_error();
+  pinion_preparation* const ended_one = preparation_;
+  end();
+  const auto expect_named = [](int code) {
+    EXPECT_EQ(code, EINVAL);
+    EXPECT_NE(std::string(pinion_last_error()).find("the preparation has been ended"), std::string::npos)
+        << pinion_last_error();
+  };
+  pinion_preparation_state state{};
+  state.size = sizeof state;
+  expect_named(pinion_preparation_end(ended_one));
+  expect_named(pinion_preparation_cancel(ended_one));
+  expect_named(pinion_preparation_wait(ended_one, 0));
+  expect_named(pinion_preparation_poll(ended_one, &state));
+  ASSERT_EQ(prepare(memory), 0) << pinion_last_error();
+  EXPECT_EQ(ended(), 0) << pinion_last_error();
+}
+
 TEST_F(Preparing, HugepagesAreAdvised) {
   const Memory trial(1);
   if (::madvise(trial.page(0), kPage, MADV_HUGEPAGE) != 0) GTEST_SKIP() << "the kernel has none";
@@ -319,16 +377,7 @@ TEST_F(Preparing, HugepagesAreAdvised) {
   options.hugepages = 1;
   ASSERT_EQ(pinion_prepare(domain_, &range, 1, &options, &preparation_), 0) << pinion_last_error();
   ASSERT_EQ(ended(), 0) << pinion_last_error();
-  std::ostringstream begin;
-  begin << std::hex << reinterpret_cast<std::uintptr_t>(memory.page(0)) << '-';
-  std::ifstream maps("/proc/self/smaps");
-  std::string line, flags;
-  bool ours = false;
-  while (std::getline(maps, line) && flags.empty()) {
-    if (line.find('-') != std::string::npos && line.find(' ') > 8 && line.rfind("VmFlags", 0) != 0)
-      ours |= line.rfind(begin.str(), 0) == 0;
-    if (ours && line.rfind("VmFlags:", 0) == 0) flags = line;
-  }
+  const std::string flags = flags_of(memory);
   if (flags.empty()) GTEST_SKIP() << "the kernel lists the mapping otherwise";
   EXPECT_NE(flags.find(" hg"), std::string::npos) << flags;
 }
