@@ -78,6 +78,7 @@ std::string ability_text(const FabricProvider& can) {
   text += can.atomics ? ", atomics" : ", no atomics";
   text += can.automatic_progress ? ", progress by itself" : ", progress only as the target calls it";
   text += can.ordered_puts ? ", puts in order" : ", puts in any order";
+  if (can.name.ends_with(";ofi_rxd")) text += "; hangs under load: not for use, take tcp;ofi_rxm";
   return text;
 }
 

@@ -69,6 +69,16 @@ TEST_F(Cli, InfoKnowsNics) {
   expect_narrow(pinion({"info"}).out);
 }
 
+TEST_F(Cli, InfoNamesAProviderThatHangs) {
+  const std::string out = pinion({"info", "devices"}).out;
+  const std::size_t hanging = out.find("\n  udp;ofi_rxd\n");
+  if (hanging == std::string::npos) GTEST_SKIP() << "libfabric has no ofi_rxd here";
+  const std::size_t said = out.find("; hangs under", hanging);
+  ASSERT_NE(said, std::string::npos) << out;
+  EXPECT_LT(said, out.find("registration: ", hanging));
+  EXPECT_EQ(out.find("; hangs under", said + 1), std::string::npos) << out;
+}
+
 TEST_F(Cli, DoctorSaysWhatWillAct) {
   const auto acts = [&](const char* state) {
     ::setenv("PINION_TEST_INFINIBAND", (root() / "infiniband").c_str(), 1);
