@@ -74,7 +74,10 @@ Error Job::find_membership(transfer::Membership& membership) const {
     return {};
   }
   if (Error error = transfer::membership_of_launcher(membership)) return error;
-  if (options.directory) membership.directory = options.directory;
+  if (options.directory) {
+    membership.directory = options.directory;
+    membership.names = 1;  // no other will do
+  }
   return {};
 }
 

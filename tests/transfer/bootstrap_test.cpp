@@ -78,6 +78,23 @@ TEST_F(TransferBootstrap, ACardOfAnEndedProcessIsNotTaken) {
   EXPECT_FALSE(collect());
 }
 
+TEST_F(TransferBootstrap, ASecondJobInADirectoryIsRefused) {
+  const Card first = card(0, path_);
+  ASSERT_FALSE(directory_.publish(first));
+  Directory seconds;
+  ASSERT_FALSE(seconds.open(path_));
+  const Error error = seconds.publish(card(0, path_));
+  EXPECT_EQ(error.code, EADDRINUSE);
+  EXPECT_EQ(std::string(error.message), "process " + std::to_string(::getpid()) + " is rank 0 in " + path_ +
+                                            " already: another job needs another directory");
+  ASSERT_FALSE(directory_.publish(card(1, path_)));
+  ASSERT_FALSE(collect());
+  EXPECT_EQ(cards_[0].token, first.token) << "the first job's card stays";
+  // Once it has left, its place is free.
+  directory_.leave(first, [](Peer) { return false; });
+  EXPECT_FALSE(seconds.publish(card(0, path_)));
+}
+
 TEST_F(TransferBootstrap, ForeignAndDamagedCardsAreErrors) {
   ASSERT_FALSE(directory_.publish(card(0, path_)));
   const std::string good = card_to_bytes(card(1, path_));
@@ -108,6 +125,25 @@ TEST_F(TransferBootstrap, ADirectoryThatOthersMayWriteIsRefused) {
   Directory open;
   EXPECT_EQ(open.open(path_).code, EPERM);
   EXPECT_EQ(open.open(path_ + "/not/there").code, ENOENT);
+}
+
+TEST_F(TransferBootstrap, ANameThatAnotherUserHoldsIsPassedOver) {
+  const std::string name = path_ + "-of-a-launcher";
+  // As if of others: a directory that all may write to, a file, a link.
+  ASSERT_EQ(::mkdir(name.c_str(), 0700), 0);
+  ASSERT_EQ(::chmod(name.c_str(), 0777), 0);
+  write("../job-of-a-launcher.1", "");
+  ASSERT_EQ(::symlink(parent_.path().c_str(), (name + ".2").c_str()), 0);
+  Directory first, second, named;
+  ASSERT_FALSE(first.open(name, 64));
+  ASSERT_FALSE(first.publish(card(0, name)));
+  // A second process finds the first one's, although a name before it is free by now.
+  std::filesystem::remove(name + ".1");
+  ASSERT_FALSE(second.open(name, 64));
+  ASSERT_FALSE(second.publish(card(1, name)));
+  EXPECT_TRUE(std::filesystem::exists(name + ".3/0.card"));
+  EXPECT_TRUE(std::filesystem::exists(name + ".3/1.card"));
+  EXPECT_EQ(named.open(name).code, EPERM) << "a name that the user gave is the only one";
 }
 
 TEST(TransferCard, AnyBytesAreRefusedOrWhole) {

@@ -22,6 +22,8 @@ namespace {
 
 constexpr std::uint64_t kMagic = 0x32647261436e6950;  // "PinCard2"
 constexpr std::size_t kMostAddress = 1024;
+/// More than another user takes by accident; one who takes all is named by the error.
+constexpr unsigned kMostNames = 64;
 
 /// The beginning of a file; the address follows.
 struct FileHeader {
@@ -77,6 +79,7 @@ Error membership_of_launcher(Membership& membership) {
   std::snprintf(name, sizeof name, "/pinion-transfer-%u-%016llx", static_cast<unsigned>(::geteuid()),
                 static_cast<unsigned long long>(job_key()));
   membership.directory = (runtime && *runtime ? runtime : std::string("/tmp")) + name;
+  membership.names = kMostNames;
   return {};
 }
 
@@ -137,19 +140,41 @@ Error check_card(const Card& card, Peer rank, Peer peers) {
                      card.peers, rank, peers);
 }
 
-Error Directory::open(const std::string& path) {
-  path_ = path;
-  if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return failed("cannot make", path);
+Error Directory::open(const std::string& path, unsigned names) {
+  Error refused;
+  // All processes of the job find the one that the first of them made.
+  for (const bool makes : {false, true}) {
+    for (unsigned i = 0; i < names; ++i) {
+      const Error error = open_name(i == 0 ? path : path + "." + std::to_string(i), makes);
+      if (!error) return {};
+      if (makes && !refused) refused = error;
+    }
+  }
+  return refused;
+}
+
+Error Directory::open_name(const std::string& path, bool makes) {
+  if (makes && ::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST) return failed("cannot make", path);
   KeptFile directory(::open(path.c_str(), O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
   struct stat is {};
   if (!directory.is_open() || ::fstat(directory.get(), &is) != 0) return failed("cannot open", path);
   if (is.st_uid != ::geteuid() || (is.st_mode & (S_IWGRP | S_IWOTH)) != 0)
     return Error::make(EPERM, "%s is not this user's alone: others may write there", path.c_str());
+  path_ = path;
   directory_ = static_cast<KeptFile&&>(directory);
   return {};
 }
 
+Error Directory::check_vacant(const Card& own) const {
+  Card other;
+  if (read(card_name(own.rank), other) || other.node != own.node || has_ended(other.process, other.started))
+    return {};
+  return Error::make(EADDRINUSE, "process %d is rank %u in %s already: another job needs another directory",
+                     other.process, own.rank, path_.c_str());
+}
+
 Error Directory::publish(const Card& card) {
+  if (const Error taken = check_vacant(card)) return taken;
   const std::string name = card_name(card.rank), fresh = name + ".new", bytes = card_to_bytes(card);
   ::unlinkat(directory_.get(), fresh.c_str(), 0);
   const int file =

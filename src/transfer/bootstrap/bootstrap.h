@@ -24,6 +24,8 @@ struct Membership {
   /// All processes see it; only the user may write there. It is made if missing, and removed by the last.
   /// Empty: the launcher carries the cards.
   std::string directory;
+  /// So many names it may have: `directory`, then with .1, .2, ... Another user may hold one of them in /tmp.
+  unsigned names = 1;
 };
 
 /// Reads the launcher's variables (Open MPI, hydra, srun). The directory is the node's own; a job of
@@ -52,8 +54,10 @@ Error check_card(const Card& card, Peer rank, Peer peers);
 
 class Directory {
  public:
+  /// Opens the first of so many names that is this user's alone, else makes the first that nobody has.
   /// EPERM: others may write there.
-  Error open(const std::string& path);
+  Error open(const std::string& path, unsigned names = 1);
+  /// EADDRINUSE: a process of another job has this rank here.
   Error publish(const Card& card);
   /// All cards, by rank. ETIMEDOUT: one is missing after `within`. Skips cards of an earlier job, whose
   /// process ended and left its card behind.
@@ -65,8 +69,10 @@ class Directory {
   void leave(const Card& own, const std::function<bool(Peer)>& is_gone);
 
  private:
+  Error open_name(const std::string& path, bool makes);
   Error read(const std::string& name, Card& card) const;
   bool has(const std::string& name) const;
+  Error check_vacant(const Card& own) const;
 
   std::string path_;
   KeptFile directory_;

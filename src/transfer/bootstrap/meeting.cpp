@@ -14,7 +14,8 @@ Error Meeting::meet(std::uint64_t word, std::vector<std::uint64_t>& words) {
   Error error;
   if (membership_.directory.empty()) {
     error = exchange_by_launcher(own_, within_, cards_);
-  } else if (!(error = directory_.open(membership_.directory)) && !(error = directory_.publish(own_))) {
+  } else if (!(error = directory_.open(membership_.directory, membership_.names)) &&
+             !(error = directory_.publish(own_))) {
     error = directory_.collect(membership_.peers, within_, cards_);
   }
   if (error) return error;
