@@ -4,6 +4,7 @@
 //
 // Owns one pointer: to the replacements of libpinion.so, until another copy of that code (linked into a
 // command or a test) sets its own. May be called before this library's constructor, by those of others.
+#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
 #include <sys/uio.h>
@@ -88,6 +89,21 @@ PINION_EXPORT int remap_file_pages(void* address, std::size_t length, int protec
 PINION_EXPORT ssize_t process_madvise(int process, const iovec* vectors, std::size_t count, int advice,
                                       unsigned flags) noexcept {
   return target().process_madvise(process, vectors, count, advice, flags);
+}
+
+PINION_EXPORT int ftruncate(int fd, off_t length) noexcept { return target().ftruncate(fd, length); }
+PINION_EXPORT int ftruncate64(int fd, off64_t length) noexcept { return target().ftruncate(fd, length); }
+PINION_EXPORT int truncate(const char* path, off_t length) noexcept {
+  return target().truncate(path, length);
+}
+PINION_EXPORT int truncate64(const char* path, off64_t length) noexcept {
+  return target().truncate(path, length);
+}
+PINION_EXPORT int fallocate(int fd, int mode, off_t offset, off_t length) {
+  return target().fallocate(fd, mode, offset, length);
+}
+PINION_EXPORT int fallocate64(int fd, int mode, off64_t offset, off64_t length) {
+  return target().fallocate(fd, mode, offset, length);
 }
 
 }  // extern "C"

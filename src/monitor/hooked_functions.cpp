@@ -61,6 +61,9 @@ constinit Hook hooks[kFunctions] = {
     {"pkey_mprotect", SYS_pkey_mprotect, false},
     {"remap_file_pages", SYS_remap_file_pages, false},
     {"process_madvise", SYS_process_madvise, true},
+    {"ftruncate", SYS_ftruncate, false},
+    {"truncate", SYS_truncate, false},
+    {"fallocate", SYS_fallocate, false},
     {"syscall", -1, true},
 };
 

@@ -31,6 +31,9 @@ enum LibcFunction : std::size_t {
   kPkeyMprotect,
   kRemapFilePages,
   kProcessMadvise,
+  kFtruncate,
+  kTruncate,
+  kFallocate,
   kSyscall,
   kFunctions
 };

@@ -40,7 +40,18 @@ long to_libc(long result, int caller_errno) {
 }
 
 /// Whether the kernel takes the memory map's lock for writing.
-bool changes_map(LibcFunction function) { return function != kMadvise && function != kProcessMadvise; }
+bool changes_map(LibcFunction function) {
+  switch (function) {
+    case kMadvise:
+    case kProcessMadvise:
+    case kFtruncate:
+    case kTruncate:
+    case kFallocate:
+      return false;
+    default:
+      return true;
+  }
+}
 
 /// The work of a function's replacement.
 long perform(LibcFunction function, const Arguments& arguments, const ConcernedMemory& memory) {
@@ -161,6 +172,18 @@ ssize_t replace_process_madvise(int process, const void* vectors, std::size_t co
   return perform(kProcessMadvise, arguments_of(process, vectors, count, advice, flags));
 }
 
+int replace_ftruncate(int fd, off_t length) {
+  return static_cast<int>(perform(kFtruncate, arguments_of(fd, length)));
+}
+
+int replace_truncate(const char* path, off_t length) {
+  return static_cast<int>(perform(kTruncate, arguments_of(path, length)));
+}
+
+int replace_fallocate(int fd, int mode, off_t offset, off_t length) {
+  return static_cast<int>(perform(kFallocate, arguments_of(fd, mode, offset, length)));
+}
+
 const void* replacement_of(LibcFunction function) {
   const auto code_of = [](auto* replacement) { return reinterpret_cast<const void*>(replacement); };
   const LibcReplacements& r = libc_replacements;
@@ -177,6 +200,9 @@ const void* replacement_of(LibcFunction function) {
       code_of(r.pkey_mprotect),
       code_of(r.remap_file_pages),
       code_of(r.process_madvise),
+      code_of(r.ftruncate),
+      code_of(r.truncate),
+      code_of(r.fallocate),
       code_of(r.syscall),
   };
   return replacements[function];
@@ -294,6 +320,9 @@ constinit const LibcReplacements libc_replacements = {
     .pkey_mprotect = replace_pkey_mprotect,
     .remap_file_pages = replace_remap_file_pages,
     .process_madvise = replace_process_madvise,
+    .ftruncate = replace_ftruncate,
+    .truncate = replace_truncate,
+    .fallocate = replace_fallocate,
 };
 
 HookReport install_libc_hooks(HookCallbacks callbacks) {

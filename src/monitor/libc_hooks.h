@@ -14,7 +14,7 @@
 // bracketed too, unless its arguments alone make the kernel refuse it. They miss:
 //   - system calls that bypass libc (an allocator that makes its own, as the sanitizers' do; the dynamic
 //     linker, which loader.h watches; io_uring's madvise);
-//   - changes from elsewhere: files truncated or holes punched under a mapping, userfaultfd's moves, a
+//   - changes from elsewhere: mapped files that other processes or open(O_TRUNC) cut, userfaultfd's moves, a
 //     debugger.
 // end() is missing for a thread that leaves a replacement by a longjmp from a signal handler, and for a child
 // of vfork that is killed in one.

@@ -59,7 +59,7 @@ class SymbolsMonitor final : public MemoryMonitor {
 
 std::vector<const char*> hook_blind_spots() {
   return {"system calls made without libc", "io_uring's madvise",
-          "files truncated or punched under a mapping", "userfaultfd's moves"};
+          "mapped files that other processes or O_TRUNC cut", "userfaultfd's moves"};
 }
 
 MemoryMonitor& libc_monitor() {

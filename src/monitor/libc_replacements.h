@@ -27,6 +27,9 @@ struct LibcReplacements {
   int (*pkey_mprotect)(void*, std::size_t, int, int);
   int (*remap_file_pages)(void*, std::size_t, int, std::size_t, int);
   ssize_t (*process_madvise)(int, const void*, std::size_t, int, unsigned);
+  int (*ftruncate)(int, off_t);
+  int (*truncate)(const char*, off_t);
+  int (*fallocate)(int, int, off_t, off_t);
 };
 extern const LibcReplacements libc_replacements;
 

@@ -16,6 +16,7 @@
 #include <cstdint>
 #include <cstdio>
 
+#include "monitor/file_cuts.h"
 #include "monitor/mapping_reader.h"
 
 #ifndef MADV_DONTNEED_LOCKED
@@ -36,8 +37,6 @@ std::size_t default_huge_page = 0;
 std::array<std::size_t, 8> huge_pages{};
 /// Linux 5.18 to 6.0: MADV_DONTNEED drops the whole of a huge page whose beginning it is given.
 bool drops_whole_huge_pages = false;
-
-Range everything() { return {0, page_floor(kAddressEnd)}; }
 
 /// The pages of [address, address + length); empty where the kernel refuses: misaligned, of no length, beyond
 /// the end.
@@ -106,7 +105,7 @@ Range deprived_range(Address address, std::size_t length, int protection) {
   constexpr int kBoth = PROT_READ | PROT_WRITE;
   if ((protection & kBoth) == kBoth) return {};
   // These two reach to the end of the mapping.
-  if ((protection & (PROT_GROWSDOWN | PROT_GROWSUP)) != 0) return everything();
+  if ((protection & (PROT_GROWSDOWN | PROT_GROWSUP)) != 0) return all_addresses();
   return whole_pages(address, length);
 }
 
@@ -121,7 +120,7 @@ Range spanned_range(Address vectors, std::size_t count) {
     const iovec from{reinterpret_cast<void*>(vectors + done * sizeof(iovec)), taken * sizeof(iovec)};
     const iovec to{part.data(), from.iov_len};
     const long bytes = raw_system_call(SYS_process_vm_readv, arguments_of(self, &to, 1, &from, 1, 0));
-    if (bytes != to_argument(from.iov_len)) return everything();
+    if (bytes != to_argument(from.iov_len)) return all_addresses();
     for (std::size_t i = 0; i < taken; ++i) {
       const Range range = whole_pages(reinterpret_cast<Address>(part[i].iov_base), part[i].iov_len);
       if (!range.empty()) span = {std::min(span.begin, range.begin), std::max(span.end, range.end)};
@@ -161,7 +160,7 @@ Range attached_range(int id, Address address, int flags) {
 Range detached_range(Address start) {
   MappingReader reader;
   // Without /proc the segment's end is unknown.
-  if (!reader.is_open()) return {start, everything().end};
+  if (!reader.is_open()) return {start, all_addresses().end};
   Range range{start, start};
   std::uint64_t segment = 0;
   for (Mapping mapping; reader.next(mapping);) {
@@ -213,9 +212,9 @@ bool is_kernel_of_whole_drops() {
 
 constexpr std::array<bool, kMemoryCallNumbers> mark_memory_calls() {
   std::array<bool, kMemoryCallNumbers> marked{};
-  for (const std::size_t number :
-       {SYS_munmap, SYS_mmap, SYS_mremap, SYS_madvise, SYS_brk, SYS_shmat, SYS_shmdt, SYS_mprotect,
-        SYS_pkey_mprotect, SYS_remap_file_pages, SYS_process_madvise})
+  for (const std::size_t number : {SYS_munmap, SYS_mmap, SYS_mremap, SYS_madvise, SYS_brk, SYS_shmat,
+                                   SYS_shmdt, SYS_mprotect, SYS_pkey_mprotect, SYS_remap_file_pages,
+                                   SYS_process_madvise, SYS_ftruncate, SYS_truncate, SYS_fallocate})
     marked[number] = true;
   return marked;
 }
@@ -234,6 +233,8 @@ ChangeKind kind_of_mremap(const SystemCallArguments& arguments) {
 }
 
 }  // namespace
+
+Range all_addresses() { return {0, page_floor(UINTPTR_MAX)}; }
 
 bool is_private_anonymous(Range range) {
   MappingReader reader;
@@ -296,6 +297,10 @@ ConcernedMemory concerned_memory(long number, const SystemCallArguments& argumen
       return {deprived_range(address(0), size(1), flags(2)), {}};
     case SYS_remap_file_pages:
       return {whole_pages(page_floor(address(0)), size(1)), {}};
+    case SYS_ftruncate:
+    case SYS_truncate:
+    case SYS_fallocate:
+      return cut_memory(number, arguments);
     default:
       return {};
   }

@@ -9,7 +9,9 @@
 //   - madvise and process_madvise that drop pages, MADV_WIPEONFORK also, which drops them in children;
 //   - mprotect and pkey_mprotect to anything less than reading and writing. Adding rights is not an event, so
 //     malloc's growing heaps are free: a registration refused for want of rights is tried anew each time.
-//     Protection keys take rights from a thread and leave the pages' alone.
+//     Protection keys take rights from a thread and leave the pages' alone;
+//   - ftruncate and truncate that cut a mapped file, and fallocate that drops or moves its pages
+//     (file_cuts.h).
 // What does not: MADV_DONTFORK concerns children; paging out and migration leave pinned pages alone.
 //
 // Owns nothing. Any thread, any signal handler: free of allocation, with small stacks and direct system
@@ -30,6 +32,9 @@ struct ConcernedMemory {
   bool empty() const { return first.empty() && second.empty(); }
   bool contains(const ConcernedMemory& other) const;
 };
+
+/// Stands for memory that cannot be told apart.
+Range all_addresses();
 
 /// Reads the size of huge pages; ordinary code, before the first concerned_memory().
 void prepare_memory_calls();

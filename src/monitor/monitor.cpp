@@ -25,7 +25,7 @@ class Together final : public MemoryMonitor {
   std::vector<const char*> blind_spots() const override {
     return {
         "mprotect, shmdt, and shmat or remap_file_pages over a mapping, where libc is not called for them",
-        "files truncated or punched under a mapping", "userfaultfd's moves"};
+        "mapped files that other processes, O_TRUNC or calls past libc cut", "userfaultfd's moves"};
   }
   HookReport start(const HookCallbacks& callbacks) override {
     kernel_sees_rest_ = false;

@@ -286,6 +286,25 @@ INSTANTIATE_TEST_SUITE_P(All, MemoryMatrix, ::testing::ValuesIn(all_cells()), []
   return std::string(info.param.event.name) + "_" + kStates[static_cast<int>(info.param.state)];
 });
 
+// ---- files that end below their mappings ----
+
+TEST(CutFileUnderItsRegistration, ALeaseBeyondItsEndIsRefusedUntilItGrows) {
+  NEEDS_TRANSFERS();
+  CutFile event;
+  const Range memory = event.prepare();
+  if (memory.empty()) GTEST_SKIP() << event.why_not;
+  fill(memory, kOld);
+  TransferEngine engine(TransferEngine::options(RetentionKind::leave_pinned));
+  engine.acquire(memory).release();
+  event.fire();
+  const TransferLease beyond = engine.acquire(memory);
+  EXPECT_FALSE(beyond);
+  EXPECT_EQ(beyond.error().code, EFAULT) << beyond.error().message;
+  EXPECT_TRUE(engine.acquire(event.untouched())) << "the part that the file still has";
+  event.renew();
+  EXPECT_TRUE(engine.acquire(memory));
+}
+
 // ---- memory that goes between the helper's decision and its call ----
 
 class GoneMeanwhile : public HeldDevice {};

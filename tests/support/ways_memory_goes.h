@@ -3,6 +3,7 @@
 // never outlives its memory. One thread at a time.
 #pragma once
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <pthread.h>
@@ -15,6 +16,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "support/apart.h"
@@ -205,6 +207,52 @@ class Advise : public Anonymous {
 class AdviseRemove : public Advise<MADV_REMOVE> {
  public:
   Range prepare() override { return memory_ = map(bytes_of(event_pages), MAP_SHARED | MAP_ANONYMOUS); }
+};
+
+/// Shared memory of a file that only this process has.
+class OfFile : public Event {
+ public:
+  ~OfFile() override {
+    if (file_ >= 0) ::close(file_);
+  }
+  Range prepare() override {
+    why_not = "no memfd_create here";
+    file_ = ::memfd_create("pinion_test", MFD_CLOEXEC);
+    const std::size_t bytes = bytes_of(event_pages);
+    if (file_ < 0 || ::ftruncate(file_, static_cast<off_t>(bytes)) != 0) return {};
+    void* const start = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+    return memory_ = start == MAP_FAILED ? Range{} : Range::of(start, bytes);
+  }
+  Range untouched() const override { return {memory_.begin, memory_.begin + memory_.bytes() / 2}; }
+
+ protected:
+  off_t half() const { return static_cast<off_t>(memory_.bytes() / 2); }
+  int file_ = -1;
+};
+
+class CutFile : public OfFile {
+ public:
+  void fire() override { ASSERT_EQ(::ftruncate(file_, half()), 0); }
+  void renew() override { ASSERT_EQ(::ftruncate(file_, 2 * half()), 0); }
+};
+
+class CutFileByPath : public CutFile {
+ public:
+  void fire() override {
+    ASSERT_EQ(::truncate(("/proc/self/fd/" + std::to_string(file_)).c_str(), half()), 0);
+  }
+};
+
+class CutFileBySyscall : public CutFile {
+ public:
+  void fire() override { ASSERT_EQ(::syscall(SYS_ftruncate, file_, half()), 0); }
+};
+
+class PunchFile : public OfFile {
+ public:
+  void fire() override {
+    ASSERT_EQ(::fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, half(), half()), 0);
+  }
 };
 
 inline constexpr std::size_t kMappedBlock = std::size_t{24} << 20;
@@ -440,6 +488,10 @@ inline const EventKind kEvents[] = {
     {"AdviseDontNeed", make<Advise<MADV_DONTNEED>>},
     {"AdviseFree", make<Advise<MADV_FREE>>, false, false},  // not while they are pinned
     {"AdviseRemove", make<AdviseRemove>},
+    {"CutFile", make<CutFile>},
+    {"CutFileByPath", make<CutFileByPath>},
+    {"CutFileBySyscall", make<CutFileBySyscall>},
+    {"PunchFile", make<PunchFile>},
     {"SbrkShrink", make<SbrkShrink>},
     {"BrkShrink", make<BrkShrink>},
     {"AttachOver", make<AttachOver>},

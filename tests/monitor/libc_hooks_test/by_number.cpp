@@ -15,6 +15,7 @@
 #include <array>
 #include <cerrno>
 #include <cstring>
+#include <string>
 
 #include "fixture.h"
 #include "monitor/system_call.h"
@@ -216,7 +217,8 @@ TEST_F(LibcHooks, SuccessLeavesErrnoAlone) {
 
 TEST_F(LibcHooks, TheSameCodeIsCalledByBothNames) {
   void* const libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
-  EXPECT_EQ(dlsym(libc, "mmap64"), dlsym(libc, "mmap"));
+  for (const std::string name : {"mmap", "ftruncate", "truncate", "fallocate"})
+    EXPECT_EQ(dlsym(libc, (name + "64").c_str()), dlsym(libc, name.c_str())) << name;
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 // Installing, and each function with its exact range.
 
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <sys/mman.h>
@@ -25,7 +26,7 @@ TEST_F(LibcHooks, PatchesEveryFunctionOnce) {
   const HookReport again = install_libc_hooks({note_begin, note_end});
   EXPECT_TRUE(again.complete);
   EXPECT_FALSE(again.error);
-  ASSERT_EQ(again.rows.size(), 13u);
+  ASSERT_EQ(again.rows.size(), 16u);
   for (const HookStatus& row : again.rows) {
     const bool absent = dlsym(dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD), row.name) == nullptr;
     EXPECT_EQ(row.state, absent ? HookState::skipped : HookState::good) << row.name;
@@ -253,6 +254,95 @@ TEST_F(LibcHooks, MadviseIsAnEventWhereItDropsPages) {
   EXPECT_TRUE(events[0].intact);
   EXPECT_FALSE(events[1].intact);
   munmap(p, 2 * page_);
+}
+
+/// A file that only this process has, of so many pages.
+class File {
+ public:
+  explicit File(std::size_t pages) : fd_(::memfd_create("pinion_test", MFD_CLOEXEC)) {
+    EXPECT_EQ(::ftruncate(fd_, static_cast<off_t>(pages * page_size())), 0);
+  }
+  ~File() { ::close(fd_); }
+  char* map(std::size_t first, std::size_t pages, void* at = nullptr, int flags = MAP_SHARED) const {
+    void* const p =
+        ::mmap(at, pages * page_size(), PROT_READ | PROT_WRITE, flags | (at == nullptr ? 0 : MAP_FIXED), fd_,
+               static_cast<off_t>(first * page_size()));
+    EXPECT_NE(p, MAP_FAILED);
+    return static_cast<char*>(p);
+  }
+  int fd() const { return fd_; }
+
+ private:
+  int fd_;
+};
+
+TEST_F(LibcHooks, FilesAreCutUnderTheirMappings) {
+  const File file(8);
+  const auto page = static_cast<off_t>(page_);
+  char* const whole = file.map(0, 8);
+  std::memset(whole, kContents, 8 * page_);
+  const auto ranges_of = [&](auto&& call) {
+    watch(Range::of(whole, 8 * page_));
+    EXPECT_EQ(call(), 0);
+    return seen_ranges();
+  };
+  EXPECT_EQ(ranges_of([&] { return ::ftruncate(file.fd(), 9 * page); }), Ranges{}) << "it grows";
+  EXPECT_EQ(ranges_of([&] { return ::ftruncate(file.fd(), 9 * page); }), Ranges{}) << "it stays";
+  EXPECT_EQ(ranges_of([&] { return ::ftruncate(file.fd(), 8 * page); }), Ranges{}) << "behind the mapping";
+  EXPECT_EQ(ranges_of([&] { return ::ftruncate(file.fd(), 6 * page + 1); }),
+            (Ranges{Range::of(whole + 7 * page_, page_)}))
+      << "the page that is cut through stays";
+  const std::string path = "/proc/self/fd/" + std::to_string(file.fd());
+  EXPECT_EQ(ranges_of([&] { return ::truncate(path.c_str(), 5 * page); }),
+            (Ranges{Range::of(whole + 5 * page_, 3 * page_)}));
+  EXPECT_EQ(ranges_of([&] { return ::fallocate(file.fd(), 0, 0, 8 * page); }), Ranges{}) << "it is filled";
+  watch(Range::of(whole, 8 * page_), whole + page_);
+  ASSERT_EQ(::fallocate(file.fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, page, 2 * page), 0);
+  const std::vector<Event> events = seen();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].range, Range::of(whole + page_, 2 * page_));
+  EXPECT_TRUE(events[0].is_begin && events[0].intact);
+  EXPECT_FALSE(events[1].is_begin || events[1].intact);
+  munmap(whole, 8 * page_);
+}
+
+TEST_F(LibcHooks, AllMappingsOfAFileAreCut) {
+  const File file(8);
+  const auto page = static_cast<off_t>(page_);
+  char* const place = map_pages(16);
+  char* const first = file.map(2, 4, place);
+  char* const second = file.map(4, 4, place + 6 * page_, MAP_PRIVATE);
+  // Two mappings that follow each other: the kernel has one for each protection.
+  ASSERT_EQ(::mprotect(first + 3 * page_, page_, PROT_READ | PROT_WRITE | PROT_EXEC), 0);
+  watch({0, UINTPTR_MAX});
+  ASSERT_EQ(::ftruncate(file.fd(), 4 * page), 0);
+  EXPECT_EQ(seen_ranges(), (Ranges{Range::of(first + 2 * page_, 2 * page_), Range::of(second, 4 * page_)}));
+  // More places than an event has ranges: all memory.
+  ASSERT_EQ(::ftruncate(file.fd(), 8 * page), 0);
+  char* const third = file.map(7, 1, place + 12 * page_);
+  watch(Range::of(place, 16 * page_));
+  ASSERT_EQ(::ftruncate(file.fd(), page), 0);
+  const Ranges all = seen_ranges();
+  ASSERT_EQ(all.size(), 1u);
+  EXPECT_TRUE(all[0].contains(Range::of(first, 4 * page_)) && all[0].contains(Range::of(third, page_)));
+  munmap(place, 16 * page_);
+}
+
+TEST_F(LibcHooks, FilesWithoutMappingsAreCutWithoutAnEvent) {
+  const File file(4), mapped(4);
+  char* const other = mapped.map(0, 4);
+  watch({0, UINTPTR_MAX});
+  EXPECT_EQ(::ftruncate(file.fd(), 0), 0);
+  EXPECT_EQ(::ftruncate(-1, 0), -1);
+  EXPECT_EQ(errno, EBADF);
+  EXPECT_EQ(::truncate("/nonexistent", 0), -1);
+  EXPECT_EQ(errno, ENOENT);
+  EXPECT_EQ(::ftruncate(mapped.fd(), -1), -1);
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_EQ(::fallocate(mapped.fd(), FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, 0), -1);
+  EXPECT_EQ(errno, EINVAL);
+  EXPECT_EQ(seen_ranges(), Ranges{});
+  munmap(other, 4 * page_);
 }
 
 TEST_F(LibcHooks, BreakIsAnEventWhereItShrinks) {
