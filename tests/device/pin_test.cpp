@@ -169,6 +169,30 @@ TEST(PinDevice, PagesAreLockedWhereOtherProcessesOfTheUserHaveTakenTheLimit) {
   });
 }
 
+// The kernel refuses both as memory without rights.
+TEST(PinDevice, RefusalsNameTheCause) {
+  const auto device = make_pin_device();
+  const auto refusal_of = [&](int file, std::size_t bytes) {
+    void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    EXPECT_NE(memory, MAP_FAILED);
+    const Registration refused =
+        device->register_range(Range::of(memory, bytes), Access::write, Actor::application);
+    munmap(memory, bytes);
+    close(file);
+    EXPECT_EQ(refused.error.code, EFAULT);
+    return std::string(refused.error.message);
+  };
+  const int file = memfd_create("pinion_test", MFD_CLOEXEC);
+  ASSERT_EQ(ftruncate(file, static_cast<off_t>(page_size())), 0);
+  EXPECT_NE(refusal_of(file, 2 * page_size()).find("beyond the end of its file"), std::string::npos);
+#ifdef SYS_memfd_secret
+  const int secret = static_cast<int>(syscall(SYS_memfd_secret, 0));
+  if (secret < 0) GTEST_SKIP() << "this kernel has no secret memory";
+  ASSERT_EQ(ftruncate(secret, static_cast<off_t>(page_size())), 0);
+  EXPECT_NE(refusal_of(secret, page_size()).find("closed to devices"), std::string::npos);
+#endif
+}
+
 TEST(PinDevice, SlotsRunOutWithAnErrorAndComeBack) {
   if (!pin_support().io_uring) GTEST_SKIP() << pin_support().io_uring_refused;
   const auto device = make_pin_device();

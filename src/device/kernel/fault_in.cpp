@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cerrno>
 
+#include "monitor/mapping_reader.h"
 #include "monitor/system_call.h"
 
 // Missing in the headers of kernels before 5.14.
@@ -34,6 +35,19 @@ bool kernel_populates() {
   return known;
 }
 
+/// The kernel answers alike where rights lack, and where it keeps the pages to itself.
+Error not_accessible(Range range, bool for_writing) {
+  bool has_rights = true;
+  const bool listed = for_each_mapping(range, [&](const Mapping& mapping) {
+    has_rights = has_rights && (mapping.protection & (for_writing ? PROT_WRITE : PROT_READ)) != 0;
+  });
+  if (listed && has_rights)
+    return Error::make(EFAULT, "memory %#zx-%#zx is closed to devices (memfd_secret, or a driver's own)",
+                       range.begin, range.end);
+  return Error::make(EFAULT, "memory %#zx-%#zx is not %s (or not all of it)", range.begin, range.end,
+                     for_writing ? "writable" : "readable");
+}
+
 Error populate(Range range, bool for_writing, StepBytes step_bytes) {
   const int advice = for_writing ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
   for (Address at = range.begin; at < range.end;) {
@@ -51,9 +65,12 @@ Error populate(Range range, bool for_writing, StepBytes step_bytes) {
       case ENOMEM:
         if (!is_mapped(step)) return not_mapped(step);
         return Error::make(ENOMEM, "no memory for the pages of %#zx-%#zx", step.begin, step.end);
-      default:  // EINVAL: the mapping's rights; EFAULT: beyond a file's end; EHWPOISON
-        return Error::make(EFAULT, "memory %#zx-%#zx is not %s (or not all of it)", step.begin, step.end,
-                           for_writing ? "writable" : "readable");
+      case EINVAL:
+        return not_accessible(step, for_writing);
+      default:  // EFAULT, EHWPOISON
+        return Error::make(
+            EFAULT, "memory %#zx-%#zx lies beyond the end of its file (or not all of it), or is broken",
+            step.begin, step.end);
     }
   }
   return {};
