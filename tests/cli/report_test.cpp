@@ -559,8 +559,8 @@ TEST_F(SourceLines, OfAFileThatIsGone) {
 class Verdicts : public Report {
  protected:
   /// The report begins as the golden file has it.
-  void expect_verdict(const MadeRun& made, const std::string& name) {
-    write_run(made, 0, 1, name.c_str());
+  void expect_verdict(const MadeRun& made, const std::string& name, bool of_mpi = true) {
+    write_run(made, of_mpi ? 0 : -1, of_mpi ? 1 : -1, name.c_str());
     const Outcome o = pinion({"report", name});
     ASSERT_EQ(o.status, 0) << o.err;
     const std::string begin = o.out.substr(0, o.out.find("\nRun\n"));
@@ -620,6 +620,13 @@ TEST_F(Verdicts, OnARunWithoutTransfers) {
   MadeRun made;
   made.turns = 0;
   expect_verdict(made, "no-transfers");
+}
+
+// The threshold is of messages: users of the C API register what they ask for.
+TEST_F(Verdicts, OnARunWithoutTransfersOrMpi) {
+  MadeRun made;
+  made.turns = 0;
+  expect_verdict(made, "no-transfers-no-mpi", false);
 }
 
 TEST_F(Verdicts, OnALogWithoutEvents) {
