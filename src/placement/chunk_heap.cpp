@@ -281,6 +281,7 @@ bool ChunkHeap::grow(std::size_t least) {
   }
   trim_records(area);
   area.heap = this;
+  area.number = area_count_++;
   area.next = areas_;
   if (areas_ != nullptr) areas_->previous = &area;
   areas_ = &area;
@@ -310,6 +311,14 @@ void ChunkHeap::rebacked(Area& area, Backing backing) {
   std::uint64_t& mapped = figures_.mapped_bytes[of(backing)];
   mapped += area.range().bytes();
   figures_.most_mapped[of(backing)] = std::max(figures_.most_mapped[of(backing)], mapped);
+}
+
+std::uint64_t ChunkHeap::touched_bytes() const {
+  std::uint64_t bytes = 0;
+  for (const Area* area = areas_; area != nullptr; area = area->next)
+    for (Address page = area->range().begin; page != area->range().end; page += kHugepage)
+      if (area->pages.backing == Backing::pool || area->is(area->used, page)) bytes += kHugepage;
+  return bytes;
 }
 
 Pages ChunkHeap::forget_area(const Idle& piece) {

@@ -2,8 +2,8 @@
 // hugepage_heap.h.
 //
 // Owns areas and extents. Every extent, a block or free (free_extents.h), has one record: its first and last
-// chunk lead to it, so that free and the look at a neighbour take O(1). Blocks lie at the lowest address
-// where they fit.
+// chunk lead to it, so that free and the look at a neighbour take O(1). Blocks lie in the oldest area where
+// they fit, at the lowest address.
 //
 // Guarded by the lock of its shard, but for prepare() and used_bytes(), which need none. Takes no other lock
 // than the arena's; allocates only from its source.
@@ -88,6 +88,8 @@ class ChunkHeap {
   };
   const Figures& figures() const { return figures_; }
   std::uint64_t used_bytes() const { return held_hugepages_.load(std::memory_order_relaxed) * kHugepage; }
+  /// Like used_bytes(), with what the kernel was offered, and the pages that the pool gave untouched.
+  std::uint64_t touched_bytes() const;
   Area* areas() const { return areas_; }
   /// The area has another backing now.
   void rebacked(Area& area, Backing backing);
@@ -112,6 +114,7 @@ class ChunkHeap {
   ExtentPool spares_;
   FreeExtents free_{spares_};
   Area* areas_ = nullptr;
+  std::uint32_t area_count_ = 0;  ///< in all
   std::uint64_t freed_since_look_ = 0;
   bool spares_addresses_ = false;
   Figures figures_;

@@ -1,7 +1,9 @@
-// Free extents in order of address: the lowest that is large enough, in O(log n).
+// Free extents in order of their areas' age, and then of address: the first that is large enough, in O(log
+// n). The kernel hands out addresses downwards: by address alone a new area would be filled before the holes
+// of older ones.
 //
-// STRUCTURE A treap: a search tree by address, and a heap by priorities, which a hash of the address makes.
-// Each node knows the longest extent of its subtree.
+// STRUCTURE A treap: a search tree by that order, and a heap by priorities, which a hash of the address
+// makes. Each node knows the longest extent of its subtree.
 //
 // The links lie in the extents, which their owner keeps. Guarded by the owner's lock; never allocates.
 #pragma once
@@ -31,7 +33,8 @@ struct Extent {
   Area* area = nullptr;
   Extent *left = nullptr, *right = nullptr;
   Extent *newer = nullptr,
-         *older = nullptr;  ///< of the unmerged ones (chunk_heap.h); `older` also of the spare ones
+         *older = nullptr;        ///< of the unmerged ones (chunk_heap.h); `older` also of the spare ones
+  std::uint32_t area_number = 0;  ///< of a free one: areas are counted as they come
   State state = State::used;
   bool unmerged = false;
   bool mapped = false;  ///< a block that the program has by mmap
@@ -51,7 +54,7 @@ class ExtentTree {
   void erase(Extent& extent) { erase(root_, extent); }
   /// Gives it other bounds. Its place in the order stays.
   void resize(Extent& extent, Address begin, std::uint32_t chunks) {
-    const Address before = extent.begin;
+    const Key before = key_of(extent);
     extent.begin = begin;
     extent.chunks = chunks;
     refresh_to(root_, extent, before);
@@ -71,13 +74,41 @@ class ExtentTree {
     return nullptr;
   }
 
-  /// Calls visit(extent), highest address first, until it returns false. The visit leaves the tree alone.
+  /// The first extent that passes `fits(extent)` too, of as many as `looks` that are large enough; null: none
+  /// does.
+  template <class Fits>
+  Extent* first_fit(std::uint32_t chunks, unsigned looks, Fits&& fits) const {
+    return first_fit(root_, chunks, looks, fits);
+  }
+
+  /// Calls visit(extent), last one first, until it returns false. The visit leaves the tree alone.
   template <class Visit>
   void from_the_end(Visit&& visit) const {
     from_the_end(root_, visit);
   }
 
  private:
+  struct Key {
+    std::uint32_t area_number;
+    Address begin;
+    bool operator<(const Key& other) const {
+      return area_number != other.area_number ? area_number < other.area_number : begin < other.begin;
+    }
+  };
+  static Key key_of(const Extent& extent) { return {extent.area_number, extent.begin}; }
+
+  template <class Fits>
+  static Extent* first_fit(Extent* at, std::uint32_t chunks, unsigned& looks, Fits& fits) {
+    if (at == nullptr || at->most < chunks || looks == 0) return nullptr;
+    if (Extent* const lower = first_fit(at->left, chunks, looks, fits)) return lower;
+    if (at->chunks >= chunks) {
+      if (looks == 0) return nullptr;
+      --looks;
+      if (fits(*at)) return at;
+    }
+    return first_fit(at->right, chunks, looks, fits);
+  }
+
   static std::uint32_t priority(const Extent& extent) {
     // The node's own address: the bounds change.
     return static_cast<std::uint32_t>((reinterpret_cast<Address>(&extent) * 0x9e3779b97f4a7c15u) >> 32);
@@ -88,10 +119,10 @@ class ExtentTree {
     if (at.right != nullptr) at.most = std::max(at.most, at.right->most);
   }
 
-  static void split(Extent* from, Address key, Extent*& below, Extent*& above) {
+  static void split(Extent* from, Key key, Extent*& below, Extent*& above) {
     if (from == nullptr) {
       below = above = nullptr;
-    } else if (from->begin < key) {
+    } else if (key_of(*from) < key) {
       below = from;
       split(from->right, key, from->right, above);
       refresh(*from);
@@ -119,10 +150,10 @@ class ExtentTree {
       at = &extent;
     } else if (priority(extent) > priority(*at)) {
       Extent* const from = at;
-      split(from, extent.begin, extent.left, extent.right);
+      split(from, key_of(extent), extent.left, extent.right);
       at = &extent;
     } else {
-      insert(extent.begin < at->begin ? at->left : at->right, extent);
+      insert(key_of(extent) < key_of(*at) ? at->left : at->right, extent);
     }
     refresh(*at);
   }
@@ -131,11 +162,11 @@ class ExtentTree {
       at = join(extent.left, extent.right);
       return;
     }
-    erase(extent.begin < at->begin ? at->left : at->right, extent);
+    erase(key_of(extent) < key_of(*at) ? at->left : at->right, extent);
     refresh(*at);
   }
-  static void refresh_to(Extent* at, const Extent& extent, Address key) {
-    if (at != &extent) refresh_to(key < at->begin ? at->left : at->right, extent, key);
+  static void refresh_to(Extent* at, const Extent& extent, Key key) {
+    if (at != &extent) refresh_to(key < key_of(*at) ? at->left : at->right, extent, key);
     refresh(*at);
   }
 

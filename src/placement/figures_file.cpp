@@ -35,7 +35,7 @@ PlacementFigures own_figures() {
           .pool_bytes = most(Backing::pool),
           .advised_bytes = most(Backing::transparent),
           .base_bytes = most(Backing::base),
-          .used_bytes = heap.used_bytes(),
+          .used_bytes = heap.touched_bytes(),
           .hugepage_bytes = now(Backing::pool) + heap.transparent_bytes(),
           .returned_bytes = f.returned_bytes,
           .static_bytes = placed.placed_bytes,

@@ -22,6 +22,7 @@ void FreeExtents::add_rest(const Extent& of, Address begin, std::uint32_t chunks
 void FreeExtents::add_alone(Extent& extent) {
   extent.state = Extent::State::free;
   extent.mapped = extent.aside = false;
+  extent.area_number = extent.area->number;
   tree_.insert(extent);
 }
 
@@ -32,14 +33,16 @@ void FreeExtents::remove(Extent& extent) {
 }
 
 Extent* FreeExtents::fit(std::uint32_t chunks, std::size_t alignment, Address& begin) const {
+  constexpr unsigned kLooks = 64;
   const auto aligned = [&](const Extent& extent) {
     return (extent.begin + alignment - 1) & ~(alignment - 1);
   };
-  Extent* found = tree_.first_fit(chunks);
-  if (found == nullptr) return nullptr;
-  begin = aligned(*found);
-  if (begin + std::size_t{chunks} * kChunk <= found->end()) return found;
-  found = tree_.first_fit(chunks + static_cast<std::uint32_t>((alignment + kChunk - 1) / kChunk) - 1);
+  const auto fits = [&](const Extent& extent) {
+    return aligned(extent) + std::size_t{chunks} * kChunk <= extent.end();
+  };
+  Extent* found = tree_.first_fit(chunks, kLooks, fits);
+  if (found == nullptr)
+    found = tree_.first_fit(chunks + static_cast<std::uint32_t>((alignment + kChunk - 1) / kChunk) - 1);
   if (found != nullptr) begin = aligned(*found);
   return found;
 }

@@ -1,4 +1,4 @@
-// The free extents of a shard: in order of address (extent_tree.h), and a list of those that may have free
+// The free extents of a shard: in an order (extent_tree.h), and a list of those that may have free
 // neighbours. A freed extent stays as it is: programs free and allocate blocks of one size in turn.
 // Neighbours are merged when no free extent is large enough, and before memory goes back to the kernel.
 //
@@ -25,11 +25,13 @@ class FreeExtents {
   void remove(Extent& extent);
   /// Gives it other bounds. Its place in the order stays.
   void resize(Extent& extent, Address begin, std::uint32_t chunks) { tree_.resize(extent, begin, chunks); }
-  /// The lowest extent that has so many chunks from a multiple of `alignment` on, at `begin`; null: none has.
+  /// The first extent in the tree's order that has so many chunks from a multiple of `alignment` on, at
+  /// `begin`; null: none has. Beyond some extents that are large enough and misaligned, a later one may be
+  /// taken.
   Extent* fit(std::uint32_t chunks, std::size_t alignment, Address& begin) const;
   /// Merges free neighbours. False: there were none.
   bool merge();
-  /// Calls visit(extent), highest address first, until it returns false.
+  /// Calls visit(extent), last one first, until it returns false.
   template <class Visit>
   void from_the_end(Visit&& visit) const {
     tree_.from_the_end(visit);

@@ -329,6 +329,14 @@ bool HugepageHeap::relieve() {
   return any;
 }
 
+void HugepageHeap::spare_addresses() {
+  if (is_inside_heap()) return;
+  for (Shard& shard : shards_) {
+    const HeapLock lock(shard.mutex);
+    shard.heap.spare_addresses();
+  }
+}
+
 // ---- figures ----
 
 ChunkHeap::Figures HugepageHeap::figures() {
@@ -352,6 +360,16 @@ ChunkHeap::Figures HugepageHeap::figures() {
 std::uint64_t HugepageHeap::used_bytes() const {
   std::uint64_t sum = 0;
   for (const Shard& shard : shards_) sum += shard.heap.used_bytes();
+  return sum;
+}
+
+std::uint64_t HugepageHeap::touched_bytes() {
+  std::uint64_t sum = 0;
+  if (is_inside_heap()) return sum;
+  for (Shard& shard : shards_) {
+    const HeapLock lock(shard.mutex);
+    sum += shard.heap.touched_bytes();
+  }
   return sum;
 }
 

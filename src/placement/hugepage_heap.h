@@ -78,10 +78,8 @@ class HugepageHeap {
   /// Before other threads allocate.
   void use_shards(std::size_t count) { shard_count_ = std::clamp<std::size_t>(count, 1, kMostShards); }
 
-  /// The process's addresses have a limit. Before other threads allocate.
-  void spare_addresses() {
-    for (Shard& shard : shards_) shard.heap.spare_addresses();
-  }
+  /// The process's addresses have a limit from now on.
+  void spare_addresses();
 
   // The handlers of pthread_atfork(). Between the first and one of the others, the forking thread may
   // allocate and free.
@@ -95,6 +93,8 @@ class HugepageHeap {
   /// Sums over the shards.
   ChunkHeap::Figures figures();
   std::uint64_t used_bytes() const;
+  /// Bytes that may have contents, those that the kernel was offered included: it may not have taken them.
+  std::uint64_t touched_bytes();
   /// Bytes of the areas of transparent and base pages that are in hugepages now. Ordinary code.
   std::uint64_t transparent_bytes();
 

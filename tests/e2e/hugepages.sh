@@ -296,6 +296,45 @@ to "$work/out" "$work/err" "$pinion" run --hugepages -- sh -c 'ulimit -v 1000000
   fail "limited addresses: status $?: $(cat "$work/err")"
 verified || fail "limited addresses: $(cat "$work/out")"
 
+# The program sets such a limit itself, after blocks have gone.
+cat >"$work/limits_itself.c" <<'END'
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/resource.h>
+
+static void* nothing(void* argument) { return argument; }
+int main(void) {
+  char line[256];
+  unsigned long kib = 0;
+  pthread_t thread;
+  char* blocks[100];
+  for (int i = 0; i < 100; ++i) blocks[i] = memset(malloc(1 << 20), 1, 1 << 20);
+  FILE* status = fopen("/proc/self/status", "r");
+  while (fgets(line, sizeof line, status)) sscanf(line, "VmSize: %lu", &kib);
+  fclose(status);
+  struct rlimit limit = {(kib + (256 << 10)) << 10, RLIM_INFINITY};
+  if (setrlimit(RLIMIT_AS, &limit)) return 2;
+  for (int i = 0; i < 100; ++i) free(blocks[i]);
+  for (int round = 0; round < 3; ++round) {
+    int count = 0;
+    for (; count < 100 && (blocks[count] = malloc(8 << 20)); ++count) memset(blocks[count], 1, 8 << 20);
+    for (int i = 0; i < count; ++i) free(blocks[i]);
+    if (count < 20) printf("%d blocks\n", count);
+    for (int i = 0; i < 8; ++i) {
+      if (pthread_create(&thread, NULL, nothing, NULL)) return puts("no thread"), 1;
+      pthread_join(thread, NULL);
+    }
+  }
+  puts("verified");
+}
+END
+gcc -O1 -w -fno-builtin -pthread "$work/limits_itself.c" -o "$work/limits_itself" || exit 1
+to "$work/out" "$work/err" "$pinion" run --hugepages -- "$work/limits_itself" ||
+  fail "a limit of its own: status $?: $(cat "$work/err")"
+[ "$(cat "$work/out")" = verified ] || fail "a limit of its own: $(cat "$work/out")"
+
 # A program that forbids itself, on pain of death, all but the system calls that malloc of libc makes.
 cat >"$work/filtered.c" <<'END'
 #include <linux/filter.h>

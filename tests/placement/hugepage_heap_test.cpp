@@ -211,6 +211,32 @@ TEST(HugepageHeap, AFreedBlockStaysAsItIsAndServesTheNextOfItsSize) {
   made.heap->free(third);
 }
 
+/// Replaces random blocks by others; the live set stays. Returns the share of memory beyond the live set.
+double growth_of(std::size_t count, std::size_t least, std::size_t most, std::size_t alignment) {
+  Made made;
+  std::mt19937 random{1};
+  std::vector<char*> blocks(count);
+  const auto take = [&] { return made.take(least + random() % (most - least + 1), alignment); };
+  for (char*& block : blocks) block = take();
+  for (std::size_t i = 0; i < 10 * count; ++i) {
+    char*& block = blocks[random() % count];
+    made.heap->free(block);
+    block = take();
+  }
+  return static_cast<double>(made.heap->used_bytes()) / static_cast<double>(made.heap->figures().live_bytes) -
+         1;
+}
+
+// The kernel hands out addresses downwards, so that new areas lie below the holes of older ones.
+TEST(HugepageHeap, AConstantLiveSetTakesAConstantAmountOfMemory) {
+  EXPECT_LT(growth_of(30'000, 33 << 10, 33 << 10, 1), .02);
+  EXPECT_LT(growth_of(20'000, 33 << 10, 36 << 10, 1), .02);
+}
+
+TEST(HugepageHeap, AlignedBlocksFillTheHolesOfOthers) {
+  EXPECT_LT(growth_of(10'000, 64 << 10, 64 << 10, 64 << 10), .02);
+}
+
 TEST(HugepageHeap, NeighboursMergeWhenNothingElseFits) {
   Made made;
   std::vector<char*> blocks;
@@ -415,6 +441,24 @@ TEST(HugepageHeap, BlocksInOfferedMemoryAreRightAndCountAgain) {
   EXPECT_EQ(made.pages.mapped_bytes, 0u);
 }
 
+// The kernel's count has what it was offered until it takes it.
+TEST(HugepageHeap, NoMoreLiesInHugepagesThanHasContents) {
+  Made made;
+  made.pages.pool_bytes = 8 * kHugepage;
+  std::vector<char*> blocks;
+  for (std::size_t i = 0; i < 40; ++i) {
+    blocks.push_back(made.take(4 * kHugepage));
+    std::memset(blocks.back(), 7, 4 * kHugepage);
+  }
+  for (char* block : blocks) made.heap->free(block);
+  ASSERT_GT(made.pages.offered_bytes, 0u);
+  const std::uint64_t of_pool = made.heap->figures().mapped_bytes[static_cast<int>(Backing::pool)];
+  EXPECT_GT(made.heap->touched_bytes(), made.heap->used_bytes());
+  EXPECT_LE(of_pool + made.heap->transparent_bytes(), made.heap->touched_bytes());
+  made.heap->relieve();
+  EXPECT_EQ(made.heap->touched_bytes(), 0u);
+}
+
 TEST(HugepageHeap, AShortSourceGetsAllIdleMemoryBackBeforeABlockIsRefused) {
   Made made;
   char* const block = made.take(16 * kHugepage);
@@ -489,6 +533,27 @@ TEST(HugepageHeap, RecordsAreNoLargerThanTheirArea) {
   made.pages.pool_bytes = 4 * kHugepage;
   for (int i = 0; i < 4; ++i) ASSERT_NE(made.take(kHugepage), nullptr);  // areas of one hugepage each
   EXPECT_LT(made.pages.record_bytes, 4 * Area::record_size(16 * kHugepage)) << "as for what was wanted";
+}
+
+// The program may set the limit itself.
+TEST(HugepageHeap, WhereAddressesBecomeLimitedFreeAreasGoBack) {
+  constexpr std::size_t kBlock = std::size_t{8} << 20, kArea = std::size_t{32} << 20;
+  Made made;
+  std::vector<char*> blocks(48);
+  const auto fill = [&] {
+    for (char*& block : blocks) {
+      block = made.take(kBlock);
+      stamp(block, kBlock, 1);
+    }
+    for (char* block : blocks) made.heap->free(block);
+  };
+  fill();
+  ASSERT_GT(made.pages.mapped_bytes, blocks.size() * kBlock);
+  made.heap->spare_addresses();
+  made.heap->relieve();
+  EXPECT_EQ(made.pages.mapped_bytes, 0u);
+  fill();
+  EXPECT_LE(made.pages.mapped_bytes, (std::size_t{64} << 20) + 2 * kArea);
 }
 
 TEST(HugepageHeap, WhereAddressesAreLimitedAreasAreSmallAndFreeOnesGoBack) {

@@ -143,8 +143,8 @@ constinit pinion::Range g_operators;
 /// True for the code at `caller`.
 bool is_for_operators(const void* caller) { return g_operators.contains(pinion::Range::of(caller, 1)); }
 
-/// Growing blocks leave room behind them. Written before the threshold.
-constinit bool g_leaves_room = false;
+/// Growing blocks leave room behind them.
+constinit std::atomic<bool> g_leaves_room{false};
 
 bool is_large(std::size_t bytes) { return bytes >= g_threshold.load(std::memory_order_relaxed); }
 
@@ -179,7 +179,7 @@ void* align(std::size_t alignment, std::size_t bytes, const void* caller) {
 /// next steps. In the arena that room would be registered.
 [[gnu::noinline]] void* move(void* block, std::size_t bytes, std::size_t old_bytes) {
   HugepageHeap& heap = pinion::process_heap();
-  const bool leaves_room = bytes > old_bytes && g_leaves_room;
+  const bool leaves_room = bytes > old_bytes && g_leaves_room.load(std::memory_order_relaxed);
   void* const moved = leaves_room ? heap.allocate_to_grow(bytes) : heap.allocate(bytes, 1, false);
   if (moved == nullptr) return nullptr;
   std::memcpy(moved, block, std::min(bytes, old_bytes));
@@ -220,6 +220,40 @@ bool has_address_limit() {
   return addresses.rlim_cur != RLIM_INFINITY || data.rlim_cur != RLIM_INFINITY;
 }
 
+using SetLimit = int(__rlimit_resource_t, const rlimit*);
+using ProcessLimit = int(pid_t, __rlimit_resource, const rlimit*, rlimit*);
+constinit std::atomic<SetLimit*> g_setrlimit{nullptr};
+constinit std::atomic<ProcessLimit*> g_prlimit{nullptr};
+
+template <class Function>
+Function* found(std::atomic<Function*>& known, const char* name) {
+  Function* function = known.load(std::memory_order_relaxed);
+  if (function != nullptr) return function;
+  function = reinterpret_cast<Function*>(pinion::first_definition(pinion::Where::behind_preload, name));
+  known.store(function, std::memory_order_relaxed);
+  return function;
+}
+
+/// The program has set a limit of its own: threads and mappings need the addresses of idle memory.
+void note_limit(int resource) {
+  if ((resource != RLIMIT_AS && resource != RLIMIT_DATA) || !has_address_limit()) return;
+  g_leaves_room.store(false, std::memory_order_relaxed);
+  pinion::process_heap().spare_addresses();
+  pinion::process_heap().relieve();
+}
+
+int set_limit(__rlimit_resource_t resource, const rlimit* limit) {
+  const int result = found(g_setrlimit, "setrlimit")(resource, limit);
+  if (result == 0) note_limit(static_cast<int>(resource));
+  return result;
+}
+
+int set_process_limit(pid_t process, __rlimit_resource resource, const rlimit* limit, rlimit* before) {
+  const int result = found(g_prlimit, "prlimit")(process, resource, limit, before);
+  if (result == 0 && limit != nullptr) note_limit(static_cast<int>(resource));
+  return result;
+}
+
 constexpr std::size_t kTeachingBlock = std::size_t{4} << 20;
 constinit const char* g_log = nullptr;
 
@@ -233,7 +267,7 @@ constinit const char* g_log = nullptr;
   pinion::process_arena().alias_segments(options.preregister_alias);
   HugepageHeap& heap = pinion::process_heap();
   heap.use_shards(static_cast<std::size_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))));
-  g_leaves_room = options.preregister == 0 && !has_address_limit();
+  g_leaves_room.store(options.preregister == 0 && !has_address_limit(), std::memory_order_relaxed);
   if (has_address_limit()) heap.spare_addresses();
   pinion::look_for_transparent_pages();
   // Before most others, so that this one holds the mutexes while the fewest handlers run.
@@ -328,6 +362,22 @@ PINION_EXPORT void* pvalloc(std::size_t bytes) noexcept {
 
 PINION_EXPORT std::size_t malloc_usable_size(void* block) noexcept {
   return is_of_heap(block) ? pinion::process_heap().usable_bytes(block) : next(g_next.usable_size)(block);
+}
+
+PINION_EXPORT int setrlimit(__rlimit_resource_t resource, const rlimit* limit) noexcept {
+  return set_limit(resource, limit);
+}
+PINION_EXPORT int setrlimit64(__rlimit_resource_t resource, const rlimit64* limit) noexcept {
+  return set_limit(resource, reinterpret_cast<const rlimit*>(limit));
+}
+PINION_EXPORT int prlimit(pid_t process, __rlimit_resource resource, const rlimit* limit,
+                          rlimit* before) noexcept {
+  return set_process_limit(process, resource, limit, before);
+}
+PINION_EXPORT int prlimit64(pid_t process, __rlimit_resource resource, const rlimit64* limit,
+                            rlimit64* before) noexcept {
+  return set_process_limit(process, resource, reinterpret_cast<const rlimit*>(limit),
+                           reinterpret_cast<rlimit*>(before));
 }
 
 PINION_EXPORT int malloc_trim(std::size_t pad) noexcept {
