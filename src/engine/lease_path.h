@@ -47,19 +47,14 @@ class LeasePath {
     return arena_source_.try_lease(thread, domain, request, access, transfer) ||
            registry_.try_acquire(thread, domain, call, request, access, transfer);
   }
-  /// try_acquire() of a hit that leaves no record: free of calls. False, without effect: the ordinary call is
-  /// to be made, also for a region that threads share.
-  [[gnu::always_inline]] bool acquire_quickly(ThreadContext& thread, int domain, Range request, Access access,
-                                              Transfer& transfer) {
-    if (arena_source_.holds(request.begin)) [[unlikely]]
-      return arena_source_.try_lease(thread, domain, request, access, transfer);
-    const auto quick = registry_.acquire_quickly(thread, domain, request, access, transfer);
-    if (quick == RegistrySource::Quick::rest) [[unlikely]]
-      registry_.end_refused(thread, domain, request.begin);
-    return quick == RegistrySource::Quick::done;
-  }
   void release(ThreadContext& thread, Transfer& transfer);
-  /// Releases a lease by acquire_quickly() of `leased` bytes of which fewer were used; 0: it was no use.
+  /// release(), in line for leases by RegistrySource::acquire_quickly().
+  [[gnu::always_inline]] void release_quickly(ThreadContext& thread, Transfer& transfer) {
+    if (!transfer.unrecorded) [[unlikely]]
+      return release(thread, transfer);
+    registry_.end_unrecorded(thread, transfer);
+  }
+  /// Releases a lease, which leaves no record, of `leased` bytes of which fewer were used; 0: it was no use.
   void release_shortened(ThreadContext& thread, Transfer& transfer, std::uint64_t leased,
                          std::uint64_t used) {
     transfer.counted_at != 0 ? closing_.release(thread, transfer)

@@ -96,7 +96,7 @@ class RegistrySource {
   void end_refused(ThreadContext& thread, int domain, Address begin) {
     domains_.domain(domain).release(thread.recent.of(begin).region);
   }
-  /// release() of an unrecorded use.
+  /// The first half of end_unrecorded().
   [[gnu::always_inline]] Quick release_quickly(Transfer& transfer) {
     if (transfer.bookkeeping != 0 || leaves_time(transfer.domain)) return Quick::other;
     transfer.served_by->count_uses();
@@ -117,7 +117,10 @@ class RegistrySource {
   void observe(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
                Transfer& transfer);
   void release(ThreadContext& thread, Transfer& transfer) {
-    if (!transfer.unrecorded) return release_recorded(thread, transfer);
+    transfer.unrecorded ? end_unrecorded(thread, transfer) : release_recorded(thread, transfer);
+  }
+  /// release() of an unrecorded use.
+  [[gnu::always_inline]] void end_unrecorded(ThreadContext& thread, Transfer& transfer) {
     transfer.active = false;
     const Quick quick = release_quickly(transfer);
     if (quick == Quick::rest) return end_release(thread, transfer);

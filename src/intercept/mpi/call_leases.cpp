@@ -14,6 +14,17 @@ const CallPoint& CallLeases::point(int peer) {
   return point_;
 }
 
+bool CallLeases::acquire_in_arena(Range range, Access access, bool arriving) {
+  return nesting_.lease_path().arena_source().try_lease(nesting_.thread(), 0, range, access,
+                                                        slots_[count_].transfer) &&
+         leased(range, arriving);
+}
+
+bool CallLeases::refused(Address begin) {
+  nesting_.lease_path().registry_source().end_refused(nesting_.thread(), 0, begin);
+  return false;
+}
+
 Transfer& CallLeases::place_for_lease() {
   if (count_ >= slots_.size()) {
     if (!more_) more_ = std::make_unique<std::vector<Transfer>>();
@@ -67,7 +78,7 @@ template <class Take>
 }
 
 void CallLeases::release() {
-  while (count_ > 0) nesting_.lease_path().release(nesting_.thread(), lease(--count_));
+  while (count_ > 0) nesting_.lease_path().release_quickly(nesting_.thread(), lease(--count_));
 }
 
 void CallLeases::move_to(Requests::Key request) {

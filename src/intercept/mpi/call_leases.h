@@ -50,19 +50,23 @@ class CallLeases {
   /// last buffer that its call names.
   void acquire_arriving(Range posted, int peer, std::int64_t known);
 
-  // ---- the shortest ways, free of calls; false: the ordinary one is to be taken ----
+  // ---- the shortest ways; false: the ordinary one is to be taken ----
+  // Their calls are jumps, which save no registers.
 
   bool enter_quickly() { return nesting_.enter_quickly() && !nesting_.lease_path().acts_below(); }
   /// Leases memory that is registered already, where its use leaves no record. `arriving`: it is a receive's.
   [[gnu::always_inline]] bool acquire_quickly(Range range, Access access, bool arriving = false) {
     LeasePath& path = nesting_.lease_path();
     if (arriving && (!path.options().receives_arrived || path.is_pressed(0))) return false;
-    if (count_ >= slots_.size() ||
-        !path.acquire_quickly(nesting_.thread(), 0, range, access, slots_[count_].transfer))
-      return false;
-    ++count_;
-    if (arriving) receive_.begin_whole(range.bytes());
-    return true;
+    if (count_ >= slots_.size()) return false;
+    if (path.arena_source().holds(range.begin)) [[unlikely]]
+      return acquire_in_arena(range, access, arriving);
+    using Quick = RegistrySource::Quick;
+    const Quick quick =
+        path.registry_source().acquire_quickly(nesting_.thread(), 0, range, access, slots_[count_].transfer);
+    if (quick == Quick::rest) [[unlikely]]
+      return refused(range.begin);
+    return quick == Quick::done && leased(range, arriving);
   }
 
   /// Leases the buffers of a persistent request that starts.
@@ -96,6 +100,15 @@ class CallLeases {
     Transfer transfer;
   };
 
+  /// The parts of acquire_quickly() that a hit in the registry does without.
+  bool acquire_in_arena(Range range, Access access, bool arriving);
+  bool refused(Address begin);
+  /// Counts the lease that acquire_quickly() has made.
+  bool leased(Range range, bool arriving) {
+    ++count_;
+    if (arriving) receive_.begin_whole(range.bytes());
+    return true;
+  }
   Transfer& place_for_lease();
   Transfer& lease(std::size_t at) {
     return at < slots_.size() ? slots_[at].transfer : (*more_)[at - slots_.size()];
@@ -121,7 +134,7 @@ class CallLeases {
   union {
     CallPoint point_;
   };
-  std::array<Slot, 3> slots_;  ///< the most buffers of a call
+  std::array<Slot, 4> slots_;  ///< the most buffers of a call, and blocks of a small datatype
 };
 
 }  // namespace pinion::mpi

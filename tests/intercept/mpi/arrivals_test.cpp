@@ -88,7 +88,8 @@ class WholeReceivesTest : public ArrivalsTest {
   /// A receive of all that is posted, of which `arrived` bytes arrive. Returns whether its end released it.
   bool receive(std::int64_t arrived) {
     Transfer lease;
-    EXPECT_TRUE(leases_->acquire_quickly(*thread_, 0, posted(), Access::write, lease));
+    EXPECT_EQ(leases_->registry_source().acquire_quickly(*thread_, 0, posted(), Access::write, lease),
+              RegistrySource::Quick::done);
     EXPECT_TRUE(lease.active);
     Receive receive;
     receive.begin_whole(posted_);
