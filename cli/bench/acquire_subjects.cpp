@@ -10,7 +10,6 @@
 
 #include "cli/bench/api.h"
 #include "cli/bench/parts.h"
-#include "cli/bench/ucx_cache.h"
 #include "cli/run/log_directory.h"
 
 namespace pinion::cli {
@@ -116,11 +115,11 @@ double c_api_ns(const AcquireWork& work, const std::string& retention, bool log)
   });
 }
 
-bool has_ucx(std::string& reason) {
+bool has_peer(const OpenPeer& open, std::string& reason) {
   try {
     measured_apart([&] {
       std::string text;
-      if (!UcxCache::open(text)) throw Failure(text);
+      if (!open(false, text)) throw Failure(text);
       return 0.0;
     });
     return true;
@@ -130,10 +129,10 @@ bool has_ucx(std::string& reason) {
   }
 }
 
-double ucx_get_and_put_ns(const AcquireWork& work) {
+double get_and_put_ns(const OpenPeer& open, const AcquireWork& work) {
   return measured_apart([&] {
     std::string reason;
-    const auto cache = UcxCache::open(reason);
+    const auto cache = open(work.orders.size() > 1, reason);
     if (!cache) throw Failure(reason);
     for (const Range& range : work.ranges) cache->get_and_put(range);
     return by_threads_ns(work, [&](const Range& range) { cache->get_and_put(range); });

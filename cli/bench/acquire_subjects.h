@@ -4,9 +4,11 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
+#include "cli/bench/peer_caches.h"
 #include "cli/bench/ranges.h"
 
 namespace pinion::cli {
@@ -22,9 +24,11 @@ double measured_apart(const std::function<double()>& measure);
 
 /// ns of an acquire and its release under a retention, or with a log kept in a directory that goes.
 double c_api_ns(const AcquireWork& work, const std::string& retention, bool log);
-/// Whether UCX's cache is there; else the reason.
-bool has_ucx(std::string& reason);
-double ucx_get_and_put_ns(const AcquireWork& work);
+/// Opens another library's cache, for several threads or one; null, and a reason, where it is absent.
+using OpenPeer = std::function<std::unique_ptr<PeerCache>(bool threads, std::string& reason)>;
+/// Whether it is there; else the reason.
+bool has_peer(const OpenPeer& open, std::string& reason);
+double get_and_put_ns(const OpenPeer& open, const AcquireWork& work);
 /// The look-up of a range in a hash map that no thread changes.
 double hash_ns(const AcquireWork& work);
 

@@ -3,8 +3,8 @@
 #include <unordered_map>
 
 #include "cli/bench/bench.h"
+#include "cli/bench/peer_caches.h"
 #include "cli/bench/ranges.h"
-#include "cli/bench/ucx_cache.h"
 
 namespace pinion::cli {
 
@@ -30,7 +30,7 @@ double pinion_ns(BenchDomain& bench, const std::vector<Range>& ranges,
   });
 }
 
-double ucx_ns(UcxCache& cache, const std::vector<Range>& ranges, const std::vector<std::uint32_t>& order,
+double ucx_ns(PeerCache& cache, const std::vector<Range>& ranges, const std::vector<std::uint32_t>& order,
               Take take) {
   return taken_ns(take, order.size(), [&](std::size_t i) { cache.get_and_put(ranges[order[i]]); });
 }
@@ -44,7 +44,7 @@ double hash_ns(const std::unordered_map<Address, std::uint32_t>& table, const st
   return ns;
 }
 
-void random_ranges(Bench& bench, UcxCache* ucx, const char* name, std::size_t count) {
+void random_ranges(Bench& bench, PeerCache* ucx, const char* name, std::size_t count) {
   BenchRanges memory(count);
   BenchDomain own;
   own.register_all(memory.ranges);
@@ -79,7 +79,7 @@ double two_threads_ns(Body&& body) {
   return (ns[0] + ns[1]) / 2;
 }
 
-void two_threads(Bench& bench, UcxCache* ucx, const char* name, bool same) {
+void two_threads(Bench& bench, PeerCache* ucx, const char* name, bool same) {
   BenchRanges memory(2);
   BenchDomain own;
   own.register_all(memory.ranges);
@@ -168,7 +168,7 @@ void during_slow_registration(Bench& bench) {
         }}});
 }
 
-void during_unmaps(Bench& bench, UcxCache* ucx) {
+void during_unmaps(Bench& bench, PeerCache* ucx) {
   BenchRanges memory(1024);
   BenchDomain own;
   own.register_all(memory.ranges);
@@ -203,7 +203,7 @@ void during_unmaps(Bench& bench, UcxCache* ucx) {
 
 void run(Bench& bench) {
   std::string reason;
-  const auto ucx = UcxCache::open(reason);
+  const auto ucx = open_ucx_cache(reason);
   if (!ucx) bench.note("ucx was not measured: " + reason);
   bench.note(
       "One get and its release, the driver's calls empty. hash: the look-up in std::unordered_map alone. A "

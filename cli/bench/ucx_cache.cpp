@@ -1,4 +1,4 @@
-#include "cli/bench/ucx_cache.h"
+#include "cli/bench/peer_caches.h"
 
 #ifdef PINION_HAS_UCX_CACHE
 #include <dlfcn.h>
@@ -35,9 +35,9 @@ ucs_status_t get_region(Get get, ucs_rcache_t* cache, Range range, ucs_rcache_re
     return get(cache, address, range.bytes(), UCS_PGT_ADDR_ALIGN, kRights, nullptr, region);
 }
 
-class LoadedUcxCache final : public UcxCache {
+class UcxCache final : public PeerCache {
  public:
-  ~LoadedUcxCache() override {
+  ~UcxCache() override {
     if (cache_) destroy_(cache_);
   }
 
@@ -88,8 +88,8 @@ class LoadedUcxCache final : public UcxCache {
 
 }  // namespace
 
-std::unique_ptr<UcxCache> UcxCache::open(std::string& reason) {
-  auto cache = std::make_unique<LoadedUcxCache>();
+std::unique_ptr<PeerCache> open_ucx_cache(std::string& reason) {
+  auto cache = std::make_unique<UcxCache>();
   if (!cache->load(reason)) return nullptr;
   return cache;
 }
@@ -97,7 +97,7 @@ std::unique_ptr<UcxCache> UcxCache::open(std::string& reason) {
 }  // namespace pinion::cli
 #else
 namespace pinion::cli {
-std::unique_ptr<UcxCache> UcxCache::open(std::string& reason) {
+std::unique_ptr<PeerCache> open_ucx_cache(std::string& reason) {
   reason = "built without libucx-dev";
   return nullptr;
 }
