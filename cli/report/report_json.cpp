@@ -231,6 +231,7 @@ Json to_json(const runlog::Report& r, const Json& strategies, const LibrariesPar
       {"prediction", to_json(r.prediction)},
       {"time_budget", to_json(r.budget)},
       {"helper_share", to_json(r.helper_share)},
+      {"kept_all_below_bytes", r.kept_all_below_bytes},
       {"beyond_limits", to_json(r.beyond)},
       {"released_under_pressure", to_json(r.under_pressure)},
       {"held_by_libraries",

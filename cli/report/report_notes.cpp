@@ -138,6 +138,12 @@ std::string pressure_text(const runlog::PressureReleases& releases) {
                      releases.times == 1 ? "once" : count_text(releases.times) + " times");
 }
 
+std::string kept_all_text(std::uint64_t below_bytes) {
+  if (below_bytes == 0) return {};
+  return fmt::format("all stays registered while a process uses less than {} (--minimum-gain)",
+                     bytes_text(static_cast<double>(below_bytes)));
+}
+
 std::string keys_text(const runlog::KeyUse& keys) {
   if (keys.exposed_byte_seconds <= 0 && keys.strict_seconds <= 0) return {};
   return fmt::format("{} times seconds reachable beyond the program's registrations; strict keys take {}",

@@ -25,6 +25,8 @@ std::string limit_text(const runlog::Report& report);
 std::string beyond_text(const runlog::Report& report);
 /// "released 1.20 GiB under memory pressure, 3 times".
 std::string pressure_text(const runlog::PressureReleases& releases);
+/// Why retention helper let nothing go; empty: it did, or might have.
+std::string kept_all_text(std::uint64_t below_bytes);
 /// Memory that peers could reach, and the cost of strict keys.
 std::string keys_text(const runlog::KeyUse& keys);
 /// Memory is pinned, and no registration reached the verbs front.

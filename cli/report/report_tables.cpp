@@ -71,6 +71,8 @@ std::vector<Figure> run_figures(const Report& r, const LibrariesPart* held) {
                              plural_text(r.nodes.size(), "node", "nodes"), seconds_text(r.wall_seconds)));
   line("Pinion's part", acts_text(r));
   line("retention", retention_text(r));
+  if (const std::string text = kept_all_text(r.kept_all_below_bytes); !text.empty())
+    line("minimum gain", text);
   const std::string limit = limit_text(r);
   line("limit", limit.empty() ? "none" : limit);
   if (const std::string text = beyond_text(r); !text.empty())

@@ -135,7 +135,9 @@ std::string acted_summary(const Report& r) {
   if (r.copies.any()) out += wrapped(gpu_copies_text(r.copies), kSummary);
   out += fmt::format("{}time added: {} ({})\n", kSummary, seconds_text(r.cost.added()),
                      percent_text(r.share_added()));
-  if (acts(r))
+  if (const std::string text = kept_all_text(r.kept_all_below_bytes); !text.empty())
+    out += wrapped(text, kSummary);
+  else if (acts(r))
     out += fmt::format("{}time spent of its bounds: {} on threads, {} by the helper\n", kSummary,
                        spent_text(r.budget), spent_text(r.helper_share));
   if (const std::string text = beyond_text(r); !text.empty())

@@ -97,8 +97,9 @@ struct Circumstances {
   RegisteredBytes bytes;
   std::uint64_t transfers, reuses;
   int ranks;
-  double time_budget;               ///< a share of the run; negative: off
-  std::optional<double> on_demand;  ///< share of the run that on-demand registration costs
+  double time_budget;                      ///< a share of the run; negative: off
+  std::optional<double> on_demand;         ///< share of the run that on-demand registration costs
+  std::uint64_t kept_all_below_bytes = 0;  ///< the minimum gain, where it was not reached
 };
 
 bool is_all_in_use(const Circumstances& c) {
@@ -109,6 +110,11 @@ bool is_too_short(const Circumstances& c) {
 }
 
 std::string why_not_text(const Circumstances& c) {
+  if (c.kept_all_below_bytes)
+    return fmt::format(
+        "Letting less than {} go in a process is not worth its cost while memory is not short "
+        "(--minimum-gain).",
+        bytes_text(static_cast<double>(c.kept_all_below_bytes)));
   if (is_all_in_use(c))
     return fmt::format(
         "Nearly all of it is in use all the time: transfers alone hold {} on average, and every "
@@ -193,7 +199,7 @@ class Judge {
     const bool worth = saves(o.bytes);
     say(fmt::format("Simulated from this run's log with NIC '{}', Pinion would hold {}, {}.",
                     strategies_->nic, instead_text(o.bytes), cost_text(o)));
-    if (!worth) return why_not(o, helper->prediction.reuses);
+    if (!worth) return why_not(o, helper->prediction.reuses, helper->kept_all_below_bytes);
     advise_limit();
     advise("See why no NIC is used here, and who can change it:", "pinion doctor");
   }
@@ -212,7 +218,7 @@ class Judge {
     if (helped) {
       holder();
     } else {
-      why_not(o, r_.prediction.reuses);
+      why_not(o, r_.prediction.reuses, r_.kept_all_below_bytes);
     }
     if (helped || r_.acquires.bounced) advise_limit();
   }
@@ -264,13 +270,14 @@ class Judge {
   }
 
   /// Why the helper holds as much as leave-pinned.
-  void why_not(const Outcome& o, std::uint64_t reuses) {
-    Circumstances c{o.bytes, r_.acquires.total, reuses, r_.ranks, options_.time_budget, {}};
+  void why_not(const Outcome& o, std::uint64_t reuses, std::uint64_t kept_all_below_bytes) {
+    Circumstances c{o.bytes, r_.acquires.total,   reuses, r_.ranks, options_.time_budget,
+                    {},      kept_all_below_bytes};
     const simulate::Result* const on_demand = row_of(strategies_, RetentionKind::on_demand);
     if (on_demand != nullptr && on_demand->seconds > 0)
       c.on_demand = on_demand->cost.added() / on_demand->seconds;
     say(why_not_text(c));
-    if (!is_all_in_use(c) && !is_too_short(c)) advise_budget(o);
+    if (!is_all_in_use(c) && !is_too_short(c) && kept_all_below_bytes == 0) advise_budget(o);
   }
 
   /// More time for less memory, where that is so.
@@ -394,8 +401,9 @@ void judge(Verdict& verdict, const std::string& name, const TypedProgram& progra
                                           name.empty() ? "Strategy helper" : name + ": strategy helper",
                                           instead_text(r.registered), cost_text(outcome_of(r))));
   if (!saves(r.registered))
-    verdict.sentences.push_back(why_not_text({r.registered, r.acquires.total, r.prediction.reuses, r.ranks,
-                                              helper->options.time_budget, on_demand}));
+    verdict.sentences.push_back(
+        why_not_text({r.registered, r.acquires.total, r.prediction.reuses, r.ranks,
+                      helper->options.time_budget, on_demand, r.kept_all_below_bytes}));
   const SimulatedRow* least = nullptr;
   for (const SimulatedRow& row : rows) {
     const Options& o = row.options;

@@ -22,7 +22,7 @@ struct RowValues {
   std::vector<std::string> noises{"none"};
   std::vector<std::string> budgets{"0.5%"};
   std::vector<std::string> helper_shares{format_share(Options().helper_share)};
-  std::vector<std::string> start_credits{"auto"}, goals{"mean"}, polls{"1ms"};
+  std::vector<std::string> start_credits{"auto"}, minimum_gains{"0"}, goals{"mean"}, polls{"1ms"};
   std::vector<std::string> windows{"2"}, lru_sizes{"64M"}, nics{""};  ///< no NIC: the recorded one
 };
 

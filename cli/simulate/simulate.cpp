@@ -180,6 +180,9 @@ void add_strategies(CLI::App* sub, SimulateArguments& a) {
            "upper bound on run time lost to helpers where --cores leaves none idle, as shares, or off [6%]");
   add_list(*sub, "--start-credit", a.values.start_credits,
            "time that the helper may cost beside the budget [auto]");
+  add_list(*sub, "--minimum-gain", a.values.minimum_gains,
+           "bytes in use before retention helper lets any go, unless memory is short: sizes, or auto as in a "
+           "run [0]");
   add_list(*sub, "--minimize", a.values.goals, "the goal of spending the time budget: mean, peak [mean]");
   add_word(sub, "--profile", a.profile,
            "begin with an earlier run's profile, as in `pinion run --profile`; each row is a run", "FILE");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <ctime>
 
+#include "base/machine_memory.h"
 #include "cli/command.h"
 #include "cli/error_line.h"
 #include "cli/progress.h"
@@ -194,6 +195,7 @@ simulate::Settings simulated(const Options& options) {
   settings.lru_bytes = options.lru_size;
   settings.time_budget = {options.time_budget, options.start_credit};
   settings.helper_share = options.helper_share;
+  settings.minimum_gain = {options.minimum_gain, machine_memory()};
   settings.minimize_peak = options.minimize == Minimize::peak;
   settings.policy = options.policy;
   settings.policy_every = options.policy_every;

@@ -109,6 +109,24 @@ Option<Settings> time_or_auto_option(Duration Settings::*at, OptionSpec spec, Du
       });
 }
 
+inline constexpr std::uint64_t kAutoSize = UINT64_MAX;
+
+/// A size, or `auto`, which is kAutoSize.
+template <class Settings>
+Option<Settings> size_or_auto_option(std::uint64_t Settings::*at, OptionSpec spec) {
+  return make_option<Settings>(
+      std::move(spec), "size",
+      [=](Settings& settings, std::string_view text) {
+        const auto value = text == "auto" ? std::optional<std::uint64_t>(kAutoSize) : parse_size(text);
+        if (!value) return false;
+        settings.*at = *value;
+        return true;
+      },
+      [=](const Settings& settings) {
+        return settings.*at == kAutoSize ? std::string("auto") : format_size(settings.*at);
+      });
+}
+
 /// A share, or `off`, which is negative.
 template <class Settings>
 Option<Settings> share_option(double Settings::*at, OptionSpec spec) {

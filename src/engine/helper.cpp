@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/machine_memory.h"
 #include "base/on_monotonic.h"
 #include "base/warning.h"
 #include "engine/lease_path.h"
@@ -46,6 +47,7 @@ Helper::Helper(const Options& options, const JobPlace& place, RunMemory& memory,
       desk_({.traits = traits_of(options.retention),
              .time_budget = {.share = options.time_budget, .credit = options.start_credit},
              .helper_share = share_of(options, place),
+             .minimum_gain = {options.minimum_gain, machine_memory()},
              .scale = calibration(),
              .poll = options.poll,
              .start = clock.now()}),

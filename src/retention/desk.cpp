@@ -5,11 +5,26 @@
 
 namespace pinion {
 
+namespace {
+
+Desk::Job job_of(KeptDomain& in, const Retention::Action& action) {
+  Desk::Job job{
+      .kind = Desk::Job::Kind::register_ahead, .in = &in, .regions = {}, .action = action, .decided = true};
+  if (action.kind == Retention::Action::Kind::deregister) {
+    job.kind = Desk::Job::Kind::deregister;
+    job.regions = {action.region};
+  }
+  return job;
+}
+
+}  // namespace
+
 void Desk::add(KeptDomain& domain) {
   const int number = count();
   domain.number = number;
   domains_[static_cast<std::size_t>(number)] = &domain;
   if (!domain.observed) registers_.store(true, std::memory_order_relaxed);
+  domain.retention->keep_all(traits_.acts && !minimum_gain_.reached());
   count_.store(number + 1, std::memory_order_release);
 }
 
@@ -34,6 +49,7 @@ runlog::Event Desk::take(const TakenRecord& taken, const UnderLeavePinned& leave
       if (failed) break;
       kept(record.domain).costs.deregistration.observe(record.entries(), took);
       helper_share_.did_for_threads(-swap_.wasted(kept(record.domain), range));
+      if (kept(record.domain).domain->pressed()) let_go_if(minimum_gain_.reaches_shortage());
       kept(record.domain).retention->evicted(range, event.end_ns);
       break;
     case runlog::EventKind::memory_event:
@@ -74,13 +90,21 @@ void Desk::see_limits(const Budget& budget) {
     regions += kept(i).once.calls;
   }
   const Limits& limits = budget.limits();
-  time_budget_.limit_binds(part_binds_ || pages > limits.bytes / page_size() || regions > limits.regions);
+  const bool binds = part_binds_ || pages > limits.bytes / page_size() || regions > limits.regions;
+  time_budget_.limit_binds(binds);
+  let_go_if(binds ? minimum_gain_.reaches_shortage()
+                  : minimum_gain_.reaches(pages * page_size(), limits.bytes));
+}
+
+void Desk::let_go_if(bool reached) {
+  for (int i = 0; reached && i < count(); ++i) kept(i).retention->keep_all(false);
 }
 
 void Desk::learn_lease(const Record& record, runlog::Event& event, const UnderLeavePinned& leave_pinned) {
   const Duration delayed = scale_.to_duration(record.delayed);
   kept(record.domain).once.add(leave_pinned);
   if (leave_pinned.fresh_bytes != 0) see_limits(kept(record.domain).domain->budget());
+  if (event.outcome == runlog::Outcome::bounced) let_go_if(minimum_gain_.reaches_shortage());
   if (!has_helper_ || (acts() && helper_share_.resting())) return;
   if (kept(record.domain).retention->use(event, record.region(), delayed)) event.flags |= runlog::kLate;
 }
@@ -118,15 +142,6 @@ Desk::Job Desk::next_under_pressure(Time now) {
   if (in == nullptr) return {};
   shrunk_ = {region->range()};
   return {.kind = Job::Kind::deregister, .in = in, .regions = {region}, .action = {}};
-}
-
-Desk::Job Desk::job_of(KeptDomain& in, const Retention::Action& action) {
-  Job job{.kind = Job::Kind::register_ahead, .in = &in, .regions = {}, .action = action, .decided = true};
-  if (action.kind == Retention::Action::Kind::deregister) {
-    job.kind = Job::Kind::deregister;
-    job.regions = {action.region};
-  }
-  return job;
 }
 
 Desk::Job Desk::next_decided(Time now) {
@@ -168,6 +183,7 @@ void Desk::share(Budget& budget, std::uint64_t hold_at_most, std::uint64_t at_ha
 void Desk::see_memory(Budget& budget, bool is_short) {
   budget.set_memory_short(is_short);
   release_.see(is_short);
+  if (is_short) let_go_if(minimum_gain_.reaches_shortage());
   if (is_short) swap_.give_up();
 }
 
@@ -237,6 +253,8 @@ void Desk::add_to(runlog::Counters& counters, Time now) {
   release_.add_to(counters);
   counters.helper_share_spent_ns = static_cast<std::uint64_t>(helper_share_.spent());
   if (!acts()) return;
+  if (!minimum_gain_.reached() && count() > 0)
+    counters.kept_all_below_bytes = minimum_gain_.in_force(kept(0).domain->budget().limits().bytes);
   see_cost_of_registering_once();
   time_budget_.advance(now);
   counters.budget_ns = static_cast<std::uint64_t>(time_budget_.allowed());

@@ -19,6 +19,7 @@
 #include "retention/helper_share.h"
 #include "retention/kept_domain.h"
 #include "retention/look_schedule.h"
+#include "retention/minimum_gain.h"
 #include "retention/pressure_release.h"
 #include "retention/record.h"
 #include "retention/retention.h"
@@ -34,6 +35,7 @@ class Desk {
     RetentionTraits traits;
     TimeBudget::Settings time_budget;
     HelperShare::Settings helper_share;
+    MinimumGain::Settings minimum_gain;
     Calibration scale;  ///< of the records' ticks; the default is for ticks of 1 ns
     Duration poll = kMillisecond;
     Time start = 0;
@@ -43,6 +45,7 @@ class Desk {
         scale_(settings.scale),
         time_budget_(settings.time_budget, settings.start),
         helper_share_(settings.helper_share, settings.start),
+        minimum_gain_(settings.minimum_gain),
         looks_(settings.poll, settings.start) {
     set_core_idle(settings.helper_share.core_idle);
   }
@@ -123,7 +126,7 @@ class Desk {
   /// Uses are learnt from.
   bool learning() const { return traits_.predicts && has_helper_; }
   /// Records are looked at in time for decisions about them.
-  bool acting() const { return acts() && has_helper_; }
+  bool acting() const { return acts() && has_helper_ && minimum_gain_.reached(); }
   /// The time of the next decision, if records stay away.
   Time next_deadline() const;
   /// Returns when the helper looks again: at the next deadline at the latest.
@@ -152,8 +155,10 @@ class Desk {
   /// The retention acts, and there is a domain to act in.
   bool acts() const { return traits_.acts && registers_.load(std::memory_order_relaxed); }
   KeptDomain& kept(int number) const { return *domains_[static_cast<std::size_t>(number)]; }
-  /// Looks whether the limits bind.
+  /// Looks whether the limits bind, and whether there is enough to gain.
   void see_limits(const Budget& budget);
+  /// `reached`: the minimum gain was, just now.
+  void let_go_if(bool reached);
   void learn_lease(const Record& record, runlog::Event& event, const UnderLeavePinned& leave_pinned);
   void learn_registration(const Record& record, Duration took, const UnderLeavePinned& leave_pinned);
   /// Tells the time budget the cost of registering once, by the fits of all domains.
@@ -164,7 +169,6 @@ class Desk {
   Job next_to_share();
   Job next_under_pressure(Time now);
   Job next_decided(Time now);
-  static Job job_of(KeptDomain& in, const Retention::Action& action);
   /// Bytes that may be let go as records come.
   std::size_t undecided_bytes(Time now) const;
 
@@ -172,6 +176,7 @@ class Desk {
   const Calibration scale_;
   TimeBudget time_budget_;
   HelperShare helper_share_;
+  MinimumGain minimum_gain_;
   bool only_looked_ = true;  ///< since used()
   LookSchedule looks_;
   Duration beat_ = 0;  ///< of wake-ups; 0: each at its own time

@@ -69,14 +69,17 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
   buffer.thread = lease.thread;
   // Several transfers of one buffer at a time are one use of it.
   const bool continues = time < buffer.busy_until;
-  settled_.note(buffer, lease, region, settings_.act && predictor_.samples_runs());
+  const auto may_settle = !settings_.act || !predictor_.samples_runs() ? SettledRegions::May::never
+                          : keeps_all_                                 ? SettledRegions::May::at_once
+                                                                       : SettledRegions::May::after_a_run;
+  settled_.note(buffer, lease, region, may_settle);
   const bool reuse = buffer.last_use != kNotYet && !continues;
   const Time last_use = buffer.last_use, at_release = buffer.expected.at_release;
   const Duration interval = time - last_use;
   if (reuse) {
     // A settled buffer is predicted to go on as before.
     const Time paced = last_use + buffer.pace;
-    if (buffer.settled.by_last_use) score_.count(time, interval, paced, paced);
+    if (buffer.settled.by_last_use && !keeps_all_) score_.count(time, interval, paced, paced);
     buffer.pace = interval;
     buffer.longest_interval = std::max(buffer.longest_interval, interval);
     buffer.reused = true;
@@ -186,6 +189,14 @@ void HelperRetention::act_again() {
   sweep();
 }
 
+void HelperRetention::keep_all(bool all) {
+  if (all == keeps_all_) return;
+  keeps_all_ = all;
+  settled_.clear(domain_.clock().now());
+  undecided_.clear();
+  sweep();
+}
+
 // ---- deciding ----
 
 void HelperRetention::enqueue(BufferId id, Time after) {
@@ -218,6 +229,7 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
     expect(ref, forecast_.earliest_time(ref.region->range(), after, id, forecast_.next_time(id, after)));
     return false;
   }
+  if (keeps_all_) return false;
   const Time rests_until = buffer.last_use + kLongRest;
   const bool is_short = domain_.pressed() || domain_.budget().memory_is_short();
   if (settings_.keeps_until_short && !is_short && now < rests_until) {
@@ -237,7 +249,10 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
                                     !worth_a_trial(buffer, late, now));
   const bool by_helper = ledger_.affords(pages, entries, next, now);
   if (after < now) expect(ref, next.time);
-  if (short_of_room(buffer, now) || refused ||
+  // Another buffer may need the room for longer than the region is away, outside of a swap.
+  const bool short_of_room =
+      out_of_room_ != kNotYet && now - out_of_room_ < std::max(ledger_.patience(buffer), kShortage);
+  if (short_of_room || refused ||
       !(by_helper || ledger_.affords_by_thread(pages, entries, late, next, now))) {
     keep(id, after, now, too_dear ? ledger_.enough_at(ref, kExperiment) : next.time);
     return false;
@@ -260,11 +275,6 @@ void HelperRetention::keep(BufferId id, Time after, Time now, Time meanwhile) {
   const bool later = meanwhile != kNever && meanwhile > now;
   const Time look = (later ? meanwhile : now) + ledger_.patience(buffers_[id]);
   looks_.set(id, later ? look : std::min(look, looks_.of(id)));
-}
-
-bool HelperRetention::short_of_room(const Buffer& buffer, Time now) const {
-  // Another buffer may need the room for longer than the region is away, outside of a swap.
-  return out_of_room_ != kNotYet && now - out_of_room_ < std::max(ledger_.patience(buffer), kShortage);
 }
 
 bool HelperRetention::worth_a_trial(const Buffer& buffer, Duration worth, Time now) const {

@@ -28,6 +28,9 @@
 //   - a buffer that is used again and again, each time sooner than its region could go and come back, is
 //     *settled*: decisions about it wait until it rests. Its region carries the mark for the threads, whose
 //     hits leave a count alone (settled_regions.h), and the predictor sees a sample of the others;
+//   - where there is too little to gain (minimum_gain.h), every buffer is settled from its first use, until
+//   it
+//     rests, and no region goes;
 //   - where the helper's share has room for a deregistration only, the region goes, and the next transfer's
 //     thread registers it, within the time budget;
 //   - the helper wakes when a transfer that it has registered for should be over, before its next look.
@@ -88,6 +91,7 @@ class HelperRetention final : public Retention {
 
   void stop_acting() override;
   void act_again() override;
+  void keep_all(bool all) override;
   Action next(Time now) override;
   /// False when the memory has gone, or was used, since.
   bool wants(const Action& action) const override {
@@ -139,8 +143,6 @@ class HelperRetention final : public Retention {
   /// stayed or the estimate is doubted, and keeping it has cost far more than a late use. `worth`: the
   /// region's.
   bool worth_a_trial(const Buffer& buffer, Duration worth, Time now) const;
-  /// The limit was too low a short time ago, so the region leaves its room to any buffer.
-  bool short_of_room(const Buffer& buffer, Time now) const;
   /// Claims the region for deregistration, if it is idle and its worst cost fits the budget.
   bool claim(RegionRef ref, Time after, Action& action);
   /// Returns true if all uses of the region are unknown, as after a rest of the share: it stays for the next
@@ -169,6 +171,7 @@ class HelperRetention final : public Retention {
 
   Deadlines looks_;                  ///< when to look again whether a buffer's region is still worth keeping
   Deadlines overs_;                  ///< when a buffer's next use should be over
+  bool keeps_all_ = false;           ///< as there is too little to gain
   std::deque<BufferId> undecided_;   ///< used since the last decision about them
   std::vector<RegionRef> replaced_;  ///< by another region that serves the same buffer
   Time out_of_room_ = kNotYet;       ///< when the limit last made a transfer miss or bounce

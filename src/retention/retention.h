@@ -85,6 +85,8 @@ class Retention {
   virtual void stop_acting() {}
   /// Acts again, on all that is idle by now.
   virtual void act_again() {}
+  /// Whether all that is registered stays, as there is too little to gain (minimum_gain.h).
+  virtual void keep_all(bool /*all*/) {}
   /// The next action. One at a time: done() comes before the next call, except for sleep.
   virtual Action next(Time /*now*/) { return {}; }
   /// Returns whether the reason for a registration ahead still holds.

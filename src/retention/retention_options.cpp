@@ -33,6 +33,12 @@ OptionTable<RetentionOptions> retention_options() {
                                       "upper bound on the run time lost to the helper where no core is idle, "
                                       "as a share, or off; time of "
                                       "ranks that wait meanwhile counts"}),
+      size_or_auto_option(
+          &O::minimum_gain,
+          {"minimum-gain",
+           "bytes that a process must have in use, all in all, before retention helper lets any go, unless "
+           "memory is short; auto: 1 % of the limit or of the node's memory, at least 16M",
+           Listing::everyday, "a size such as 64M, or auto"}),
       choice_option(
           &O::minimize,
           {"minimize", "what the time budget reduces: registered bytes at any time, or only their peak",

@@ -17,6 +17,7 @@ struct RetentionOptions {
   double time_budget = 0.005;  ///< share of elapsed time; negative: off
   Duration start_credit = -1;  ///< negative: auto
   double helper_share = 0.06;  ///< of the run's time; negative: off
+  std::uint64_t minimum_gain = kAutoSize;
   Minimize minimize = Minimize::mean;
   std::uint64_t lru_size = 64 << 20;
   Duration poll = kMillisecond;

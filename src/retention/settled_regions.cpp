@@ -12,14 +12,14 @@ constexpr Duration kLongestSettled = 250 * kMillisecond;
 constexpr Duration kRest = Ledger::kLeastPatience;
 }  // namespace
 
-void SettledRegions::note(Buffer& buffer, const runlog::Event& lease, RegionRef region, bool may_settle) {
+void SettledRegions::note(Buffer& buffer, const runlog::Event& lease, RegionRef region, May may) {
   const bool soon = buffer.reused && lease.outcome == runlog::Outcome::hit &&
                     buffer.region.region == region.region && registered(region) &&
                     interval(buffer, lease.begin_ns, *region.region) <= ledger_.away(buffer);
   if (lease.thread >= soon_.size()) soon_.resize(lease.thread + std::size_t{1});
   unsigned& in_a_row = soon_[lease.thread];
   in_a_row = soon ? std::min(in_a_row + 1, kRun) : 0;
-  const bool settled = in_a_row == kRun && may_settle;
+  const bool settled = may == May::at_once ? registered(region) : may == May::after_a_run && in_a_row == kRun;
   if (settled && !buffer.settled.by_last_use) buffer.settled.since = lease.begin_ns;
   if (!settled && buffer.settled.by_last_use) unmark(buffer.region);
   if (settled) buffer.settled.use = lease;

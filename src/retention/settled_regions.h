@@ -27,9 +27,10 @@ class SettledRegions {
 
   /// Whether uses before the records that follow left none, because rings were full.
   void note_losses(bool any) { records_lost_ = any; }
-  /// Notes whether the buffer is settled with this use: it came too soon for a decision, as those of its
-  /// thread before. Only `may_settle` buffers are.
-  void note(Buffer& buffer, const runlog::Event& lease, RegionRef region, bool may_settle);
+  enum class May : std::uint8_t { never, at_once, after_a_run };
+  /// Notes whether the buffer is settled with this use: as `may` has it, or as the use came too soon for a
+  /// decision, like those of its thread before.
+  void note(Buffer& buffer, const runlog::Event& lease, RegionRef region, May may);
   /// Returns whether this use of a settled buffer is passed over: the predictor sees a sample.
   static bool passes_over(Buffer& buffer) {
     return buffer.settled.by_last_use && buffer.settled.passed++ % kOfRun != 0;

@@ -158,6 +158,10 @@ Report Analysis::report() {
   report.budget.spent /= report.ranks;
   report.helper_share = {seconds(sum_.helper_share_ns) / report.ranks,
                          seconds(sum_.helper_share_spent_ns) / report.ranks};
+  report.kept_all_below_bytes = UINT64_MAX;
+  for (const RankReport& rank : report.per_rank)
+    report.kept_all_below_bytes = std::min(report.kept_all_below_bytes, rank.kept_all_below_bytes);
+  if (report.per_rank.empty()) report.kept_all_below_bytes = 0;
   report.copies = copies_of(sum_);
   report.keys = keys_of(sum_);
   report.keys.strict_seconds /= report.ranks;

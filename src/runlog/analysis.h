@@ -128,6 +128,7 @@ struct RankReport {
   HelperShareUse helper_share;
   BeyondLimits beyond;
   PressureReleases under_pressure;
+  std::uint64_t kept_all_below_bytes = 0;  ///< Counters::kept_all_below_bytes
   KeyUse keys;
   PeerHolds holds;
 };
@@ -195,13 +196,14 @@ struct Report {
   double events_cover_seconds = 0;
   Cost cost;
   Prediction prediction;
-  TimeBudgetUse budget;              ///< seconds: mean over ranks
-  HelperShareUse helper_share;       ///< mean over ranks
-  BeyondLimits beyond;               ///< each the most of a rank
-  PressureReleases under_pressure;   ///< bytes: sum, times: the most of a rank
-  KeyUse keys;                       ///< bytes: sum, seconds: mean over ranks
-  PeerHolds holds;                   ///< sums over ranks
-  std::vector<RankReport> per_rank;  ///< by host and rank
+  TimeBudgetUse budget;                    ///< seconds: mean over ranks
+  HelperShareUse helper_share;             ///< mean over ranks
+  BeyondLimits beyond;                     ///< each the most of a rank
+  PressureReleases under_pressure;         ///< bytes: sum, times: the most of a rank
+  std::uint64_t kept_all_below_bytes = 0;  ///< the least of a rank, so 0 where one has let regions go
+  KeyUse keys;                             ///< bytes: sum, seconds: mean over ranks
+  PeerHolds holds;                         ///< sums over ranks
+  std::vector<RankReport> per_rank;        ///< by host and rank
   GpuCopies copies;
   std::vector<DomainReport> domains;  ///< by number
   std::vector<CallSite> call_sites;   ///< most time lost first, then most bytes

@@ -249,6 +249,7 @@ struct Counters {
   std::uint64_t pressure_released_bytes, pressure_releases;
   // Copies whose bytes were compared at both ends, and those of them that differed (option verify).
   std::uint64_t copies_verified, copies_differing;
+  std::uint64_t kept_all_below_bytes;  ///< the minimum gain, where all stayed registered for it; 0: not so
 };
 
 /// The common values and counters of all processes that share the file.

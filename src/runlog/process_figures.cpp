@@ -76,6 +76,7 @@ RankReport rank_report(const Log& log, const MemoryLines& lines) {
   r.helper_share = {seconds(c.helper_share_ns), seconds(c.helper_share_spent_ns)};
   r.beyond = {c.beyond_bytes, c.beyond_regions, seconds(c.beyond_ns)};
   r.under_pressure = {c.pressure_released_bytes, c.pressure_releases};
+  r.kept_all_below_bytes = c.kept_all_below_bytes;
   r.keys = keys_of(c);
   r.holds = holds_of(log);
   return r;

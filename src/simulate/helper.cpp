@@ -40,6 +40,7 @@ SimulatedHelper::SimulatedHelper(const ProcessSettings& settings, Events& events
       desk_({.traits = traits_of(settings.retention),
              .time_budget = settings.time_budget,
              .helper_share = settings.helper_share,
+             .minimum_gain = settings.minimum_gain,
              .scale = {},
              .poll = std::max<Duration>(settings.poll, 1),
              .start = settings.start}),
@@ -60,7 +61,11 @@ void SimulatedHelper::notify(const Noticed& noticed) {
   const Time now = events_.now();
   const bool memory_event = noticed.taken.record.kind == runlog::EventKind::memory_event;
   if (!memory_event && !desk_.learning()) return;
-  if (!memory_event && !desk_.acting()) return take(noticed);  // it only learns, whenever it looks
+  if (!memory_event && !desk_.acting()) {
+    take(noticed);  // it only learns, whenever it looks
+    if (desk_.acting() && !busy_) wake_ups_.plan(now);
+    return;
+  }
   if (!ring_.push(noticed)) ++counters_.records_dropped;
   if (busy_) return;
   const bool filling = ring_.filling() || doomed_bytes_ >= LookSchedule::kMuchDoomed;

@@ -66,6 +66,7 @@ class SimulatedRank final : private Observer {
                   .lru_bytes = settings.lru_bytes,
                   .time_budget = settings.time_budget,
                   .helper_share = share,
+                  .minimum_gain = settings.minimum_gain,
                   .wake_cost = kWakeCost,
                   .record_cost = kRecordCost,
                   .minimize_peak = settings.minimize_peak,
@@ -266,6 +267,7 @@ void add_rank(NodeResult& result, SimulatedRank& rank, bool keep_profiles) {
   const std::uint64_t events =
       counters.acquires + counters.registrations + counters.deregistrations + counters.memory_events;
   add(result.counters, counters, rank.ranks());
+  result.kept_all_below_bytes = std::min(result.kept_all_below_bytes, counters.kept_all_below_bytes);
   result.events_simulated += events;
   result.events += events * rank.ranks();
 }

@@ -23,6 +23,7 @@ struct Member {
 struct NodeResult {
   runlog::RegisteredBytes registered;
   runlog::Counters counters{};
+  std::uint64_t kept_all_below_bytes = UINT64_MAX;  ///< the least of a rank
   Duration length = 0;  ///< from the start of the first rank to the end of the last
   std::uint64_t events = 0, events_simulated = 0;
   int ranks_simulated = 0;

@@ -9,6 +9,7 @@
 #include "device/model/cost_model.h"
 #include "node/node_share.h"
 #include "retention/helper_share.h"
+#include "retention/minimum_gain.h"
 #include "retention/retention_options.h"
 #include "retention/time_budget.h"
 
@@ -25,6 +26,7 @@ struct ProcessSettings {
   std::uint64_t lru_bytes = 64 << 20;
   TimeBudget::Settings time_budget = {};
   HelperShare::Settings helper_share = {.core_idle = true};
+  MinimumGain::Settings minimum_gain;
   /// CPU of the helper beside its device calls: of a wake-up, and of a record learnt from.
   Duration wake_cost = 0, record_cost = 0;
   bool minimize_peak = false;

@@ -62,6 +62,7 @@ Result simulate(const Workload& workload, const Settings& settings) {
   Result result;
   if (settings.keep_profiles) result.profiles.resize(workload.programs.size());
   runlog::Counters sum{};
+  result.kept_all_below_bytes = UINT64_MAX;
   for (std::size_t i = 0; i < kinds.size(); ++i) {
     const std::uint64_t count = nodes.at(*kinds[i]);
     const NodeResult& node = results[i];
@@ -69,6 +70,7 @@ Result simulate(const Workload& workload, const Settings& settings) {
     std::uint64_t ranks = 0;
     for (const Member& member : *kinds[i]) ranks += member.ranks;
     add(sum, c, count);
+    result.kept_all_below_bytes = std::min(result.kept_all_below_bytes, node.kept_all_below_bytes);
     for (const auto& [program, profile] : node.profiles)
       if (result.profiles[program].empty()) result.profiles[program] = profile;
     result.ranks += static_cast<int>(count * ranks);

@@ -31,6 +31,7 @@ struct Settings {
   std::uint64_t lru_bytes = 64 << 20;
   TimeBudget::Settings time_budget;
   double helper_share = HelperShare::Settings().share;  ///< where `cores` leaves none idle
+  MinimumGain::Settings minimum_gain;
   bool minimize_peak = false;
   int cores = 0;                             ///< of a node; 0: enough for the helpers too
   PolicyKind policy = PolicyKind::sleeping;  ///< of helpers, where `cores` is given
@@ -49,8 +50,9 @@ struct Result {
   runlog::Acquires acquires;           ///< of all ranks
   runlog::Cost cost;                   ///< mean over ranks
   runlog::Prediction prediction;
-  runlog::TimeBudgetUse budget;         ///< mean over ranks
-  runlog::HelperShareUse helper_share;  ///< mean over ranks
+  runlog::TimeBudgetUse budget;            ///< mean over ranks
+  runlog::HelperShareUse helper_share;     ///< mean over ranks
+  std::uint64_t kept_all_below_bytes = 0;  ///< the minimum gain, where no rank reached it; 0: one did
   std::uint64_t registrations = 0, deregistrations = 0;
   double seconds = 0;  ///< of the node that ran longest
   int ranks = 0, ranks_simulated = 0;

@@ -80,7 +80,7 @@ class Report : public test::Cli {
     runlog::RunInfo info;
     info.acts = made.acts;
     info.command = made.command;
-    info.options = made.options;
+    info.options = made.options.empty() ? "minimum-gain=0" : "minimum-gain=0," + made.options;
     info.retention = made.retention;
     info.predictor = "adaptive";
     info.device = "pins pages";
@@ -646,9 +646,10 @@ TEST_F(Verdicts, OfASimulationGivesTheRecordedProgramToType) {
     const json advice = json::parse(pinion(arguments).out).at("verdict").at("advice");
     return advice.size() == 1 ? advice[0].at("command").get<std::string>() : advice.dump();
   };
-  EXPECT_EQ(command({}), "mpirun -n 2 pinion run -- ./app");
-  EXPECT_EQ(command({"--time-budget", "5%"}), "mpirun -n 2 pinion run --time-budget 5% -- ./app");
-  EXPECT_EQ(command({"--limit", "0,16M"}), "mpirun -n 2 pinion run --limit 16M -- ./app");
+  EXPECT_EQ(command({}), "mpirun -n 2 pinion run --minimum-gain 0 -- ./app");
+  EXPECT_EQ(command({"--time-budget", "5%"}),
+            "mpirun -n 2 pinion run --time-budget 5% --minimum-gain 0 -- ./app");
+  EXPECT_EQ(command({"--limit", "0,16M"}), "mpirun -n 2 pinion run --minimum-gain 0 --limit 16M -- ./app");
 }
 
 }  // namespace

@@ -88,7 +88,7 @@ to() {
 device=pin
 fresh_run() {
   rm -rf "$work/log"
-  PINION=device=$device${PINION:+,$PINION} timeout 240 "$pinion" run --log "$work/log" "$@"
+  PINION=device=$device,minimum-gain=0${PINION:+,$PINION} timeout 240 "$pinion" run --log "$work/log" "$@"
 }
 
 # under OPTIONS N PROGRAM ARGUMENTS...: the program with these options in every rank, its log in $work/log, its

@@ -224,6 +224,7 @@ TEST_F(HugetlbRegistration, TheHelperRegistersHugepagesAhead) {
   ASSERT_TRUE(memory.is_mapped());
   Options options;
   options.time_budget = 1;
+  options.minimum_gain = 0;
   start(options, RetentionKind::helper);
   const auto turn = [&] {
     use(memory.part(0, kBlock));

@@ -30,8 +30,8 @@ const Program kPrograms[] = {
     {"LeavePinnedLimited", "retention=leave-pinned,limit=1M"},
     {"LeavePinnedFewRegions", "retention=leave-pinned,limit-regions=6"},
     {"Lru", "retention=lru,lru-size=512K"},
-    {"Helper", "retention=helper"},
-    {"HelperLimited", "retention=helper,limit=1M"},
+    {"Helper", "retention=helper,minimum-gain=0"},
+    {"HelperLimited", "retention=helper,minimum-gain=0,limit=1M"},
     {"OnDemand", "retention=on-demand"},
 };
 

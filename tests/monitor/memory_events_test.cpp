@@ -137,7 +137,7 @@ TEST_F(MemoryEvents, ManyRegionsInOneEvent) {
 }
 
 TEST_F(MemoryEvents, AStormOfUnmapsTakesNoMemory) {
-  start("retention=helper");
+  start("retention=helper,minimum-gain=0");
   // PINION_TEST_SCALE=100 makes it ten million.
   const auto unmaps = static_cast<std::size_t>((kSanitized ? 20'000 : 100'000) * test_scale());
   std::size_t at_start = 0;

@@ -153,7 +153,7 @@ int rank_with_a_pool(Board& board) {
   ::setenv("PMI_RANK", "0", 1);
   ::setenv("PMI_SIZE", "2", 1);
   char* memory = static_cast<char*>(mapped(kLimit, MAP_PRIVATE));
-  if (!memory || pinion_start("retention=helper,node-limit=8M") != 0) return 1;
+  if (!memory || pinion_start("retention=helper,minimum-gain=0,node-limit=8M") != 0) return 1;
   pinion_domain* domain = nullptr;
   pinion_lease pool, lease;
   if (pinion_domain_open(nullptr, nullptr, &domain) != 0) return 2;
@@ -193,10 +193,11 @@ TEST(NodeNeed, HasMemoryUnderALeaseThatLasts) {
   ::munmap(board, sizeof(Board));
 }
 
-INSTANTIATE_TEST_SUITE_P(Policies, NodeProcesses,
-                         ::testing::Values("retention=leave-pinned",
-                                           "retention=helper,policy=conservative,policy-every=10",
-                                           "retention=helper,policy=aggressive,policy-every=10"));
+INSTANTIATE_TEST_SUITE_P(
+    Policies, NodeProcesses,
+    ::testing::Values("retention=leave-pinned",
+                      "retention=helper,minimum-gain=0,policy=conservative,policy-every=10",
+                      "retention=helper,minimum-gain=0,policy=aggressive,policy-every=10"));
 
 }  // namespace
 }  // namespace pinion

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "retention/minimum_gain.h"
 #include "runlog/analysis.h"
 #include "runlog/reader.h"
 #include "simulate/process.h"
@@ -169,8 +170,9 @@ enum class Log { kept, none };
 /// Uses of one buffer, by a run of this process.
 class LiveUses {
  public:
-  explicit LiveUses(RetentionKind retention, Log log = Log::kept) {
+  explicit LiveUses(RetentionKind retention, Log log = Log::kept, std::uint64_t minimum_gain = 0) {
     options_.retention = retention;
+    options_.minimum_gain = minimum_gain;
     options_.device = "emulated";
     options_.nic = "connectx";
     if (log == Log::kept) options_.log = directory_.path() + "/log";
@@ -256,6 +258,21 @@ TEST(SettledRegions, ARegionAtRestIsSettledNoMore) {
   live.use();
   EXPECT_FALSE(live.settled());
   EXPECT_EQ(live.stop().live.counters.acquires, before + 1);
+}
+
+// Uses so far apart that the region could go and come back between them.
+TEST(SettledRegions, WhereAllIsKeptAnyUseSettles) {
+  LiveUses live(RetentionKind::helper, Log::kept, kAutoSize);
+  for (int i = 0; i < 1000 && !live.settled(); ++i) {
+    ::usleep(20'000);
+    live.use();
+  }
+  EXPECT_TRUE(live.settled());
+  const std::uint64_t uses = live.uses();
+  const runlog::Log log = live.stop();
+  EXPECT_EQ(log.live.counters.acquires, uses);
+  EXPECT_EQ(log.live.counters.registrations, 1u);
+  EXPECT_GE(log.live.counters.kept_all_below_bytes, MinimumGain::kAutoLeast);
 }
 
 // A run of the process that comes after another begins with records.

@@ -47,7 +47,7 @@ TEST(VerbsFront, KeepsWhatTheRetentionSays) {
   expect("loop", "retention=leave-pinned,remote-keys=shared", "2 keys, 2097152 bytes kept\n");
   expect("loop", "retention=on-demand,remote-keys=shared", "40 keys, 0 bytes kept\n");
   expect("loop", "retention=observe,remote-keys=shared", "40 keys, 0 bytes kept\n");
-  EXPECT_EQ(run("loop", "retention=helper,remote-keys=shared").status, 0);
+  EXPECT_EQ(run("loop", "retention=helper,minimum-gain=0,remote-keys=shared").status, 0);
 }
 
 TEST(VerbsFront, StrictKeysOfPeersAreNotKept) {
@@ -136,7 +136,7 @@ TEST(VerbsFront, ChildrenHaveWhatIsDeregistered) {
   expect("fork-safe", "off", "0 bytes kept\n0 bytes kept\n0 bytes kept\n");
   expect("fork-safe", "retention=leave-pinned,remote-keys=shared",
          "4096 bytes kept\n1048576 bytes kept\n4194304 bytes kept\n");
-  EXPECT_EQ(run("fork-safe", "retention=helper,remote-keys=shared").status, 0);
+  EXPECT_EQ(run("fork-safe", "retention=helper,minimum-gain=0,remote-keys=shared").status, 0);
 }
 
 TEST(VerbsFront, ForksThreadsAndEnds) {

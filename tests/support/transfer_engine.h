@@ -92,6 +92,7 @@ class TransferEngine {
   static Options options(RetentionKind retention) {
     Options options;
     options.retention = retention;
+    options.minimum_gain = 0;
     return options;
   }
 

@@ -63,7 +63,7 @@ TEST_F(ApiTest, ClosingLetsEverythingIdleGo) {
 }
 
 TEST_F(ApiTest, DomainsOpenAndCloseForEver) {
-  start("retention=helper");
+  start("retention=helper,minimum-gain=0");
   Memory memory(4);
   for (int i = 0; i < 50; ++i) {
     pinion_domain* domain = open(i % 2 ? "pin" : "emulated", "none");
@@ -81,7 +81,7 @@ TEST_F(ApiTest, DomainsOpenAndCloseForEver) {
 }
 
 TEST_F(ApiTest, DomainsComeAndGoWhileOthersTransfer) {
-  start("retention=helper,poll=100us");
+  start("retention=helper,minimum-gain=0,poll=100us");
   std::atomic<bool> done{false};
   std::vector<std::thread> others;
   for (unsigned t = 0; t < 2; ++t) {
@@ -176,7 +176,7 @@ TEST_F(ApiTest, ALeaseThatAnotherThreadReturnsIsInTheLedgerOnce) {
   NEEDS_KEPT_REGISTRATIONS();
   const NicFile nic("register_ns_base=20000000\n");
   const std::string directory = log_directory();
-  start("retention=helper,device=emulated,nic=" + nic.path + ",log=" + directory);
+  start("retention=helper,minimum-gain=0,device=emulated,nic=" + nic.path + ",log=" + directory);
   Memory memory(8);
   use(memory.page(0), kPage);
   use(memory.page(2), kPage);

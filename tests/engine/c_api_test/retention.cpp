@@ -131,7 +131,7 @@ TEST_F(ApiTest, LruKeepsItsSize) {
 
 TEST_F(ApiTest, TheHelperRegistersAheadOfAPeriodicUser) {
   NEEDS_KEPT_REGISTRATIONS();
-  start("retention=helper,device=emulated,nic=none");
+  start("retention=helper,minimum-gain=0,device=emulated,nic=none");
   Memory memory(64);
   // Never sooner: uses that made up for lost time would leave `shortest` with their interval for good. Far
   // longer than a helper on busy cores wakes late: between nearer uses nothing is let go there, and rightly.
@@ -148,7 +148,7 @@ TEST_F(ApiTest, TheHelperRegistersAheadOfAPeriodicUser) {
 }
 
 TEST_F(ApiTest, TheHelperLetsGoWhatIsNotExpectedBack) {
-  start("retention=helper");
+  start("retention=helper,minimum-gain=0");
   Memory memory(16);
   const std::uint64_t before = pinned_by_kernel();
   use(memory.begin(), memory.bytes());

@@ -403,17 +403,17 @@ void play(const std::string& options) {
 }
 
 TEST(VerbsSequences, LeavePinned) { play("retention=leave-pinned,remote-keys=shared"); }
-TEST(VerbsSequences, Helper) { play("retention=helper,remote-keys=shared"); }
+TEST(VerbsSequences, Helper) { play("retention=helper,minimum-gain=0,remote-keys=shared"); }
 TEST(VerbsSequences, HelperUnderLimits) {
-  play("retention=helper,remote-keys=shared,limit=64K,limit-regions=8");
+  play("retention=helper,minimum-gain=0,remote-keys=shared,limit=64K,limit-regions=8");
 }
 TEST(VerbsSequences, Lru) { play("retention=lru,remote-keys=shared,limit=128K"); }
 TEST(VerbsSequences, OnDemand) { play("retention=on-demand,remote-keys=shared"); }
-TEST(VerbsSequences, StrictKeys) { play("retention=helper,remote-keys=strict"); }
+TEST(VerbsSequences, StrictKeys) { play("retention=helper,minimum-gain=0,remote-keys=strict"); }
 TEST(VerbsSequences, Observe) { play("retention=observe,remote-keys=shared"); }
 
 TEST(VerbsSequences, OfThreads) {
-  with_options("retention=helper,remote-keys=shared,limit=256K", [] {
+  with_options("retention=helper,minimum-gain=0,remote-keys=shared,limit=256K", [] {
     std::vector<std::thread> threads;
     for (unsigned seed = 1; seed <= 3; ++seed) {
       threads.emplace_back([seed] {
@@ -434,7 +434,7 @@ TEST(VerbsSequences, OfThreads) {
 /// Children of a program whose threads register meanwhile have a libibverbs of their own, and end.
 TEST(VerbsSequences, ForksBesideThreads) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer's locks may be held in the child";
-  with_options("retention=helper,remote-keys=shared,limit=256K", [] {
+  with_options("retention=helper,minimum-gain=0,remote-keys=shared,limit=256K", [] {
     std::atomic<bool> done{false};
     std::vector<std::thread> threads;
     for (unsigned seed = 1; seed <= 2; ++seed) {
@@ -461,7 +461,7 @@ TEST(VerbsSequences, ForksBesideThreads) {
 }
 
 TEST(VerbsSequences, ManyRegistrationsAtATime) {
-  with_options("retention=helper,remote-keys=shared", [] {
+  with_options("retention=helper,minimum-gain=0,remote-keys=shared", [] {
     constexpr std::size_t kMany = kSanitized ? 20'000 : 100'000;
     // Every other page: each stays by itself.
     char* const memory = static_cast<char*>(::mmap(nullptr, 2 * kMany * page_size(), PROT_READ | PROT_WRITE,
