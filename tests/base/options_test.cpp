@@ -135,10 +135,11 @@ TEST(Options, TheEverydayListIsShort) {
   for (const OptionSpec& spec : option_specs())
     if (spec.listing == Listing::everyday) everyday.insert(spec.name);
   EXPECT_EQ(everyday,
-            (std::set<std::string>{"off",         "except",       "cuda",      "verify",      "retention",
-                                   "time-budget", "helper-share", "profile",   "limit",       "limit-regions",
-                                   "node-limit",  "device",       "nic",       "front",       "remote-keys",
-                                   "only-ranks",  "monitor",      "hugepages", "preregister", "log"}));
+            (std::set<std::string>{
+                "off",         "minimum-gain", "except",  "cuda",        "verify",        "retention",
+                "time-budget", "helper-share", "profile", "limit",       "limit-regions", "node-limit",
+                "device",      "nic",          "front",   "remote-keys", "only-ranks",    "monitor",
+                "hugepages",   "preregister",  "log"}));
 }
 
 // Combinations of monitors are the choice of `auto`; tests reach them without it.

@@ -264,7 +264,7 @@ TEST(SettledRegions, ARegionAtRestIsSettledNoMore) {
 TEST(SettledRegions, WhereAllIsKeptAnyUseSettles) {
   LiveUses live(RetentionKind::helper, Log::kept, kAutoSize);
   for (int i = 0; i < 1000 && !live.settled(); ++i) {
-    ::usleep(20'000);
+    ::usleep(2000);
     live.use();
   }
   EXPECT_TRUE(live.settled());
