@@ -155,7 +155,9 @@ TEST(PinDevice, PagesAreLockedWhereOtherProcessesOfTheUserHaveTakenTheLimit) {
     ASSERT_TRUE(eventually([&] {
       const Registration pinned = other->register_range(theirs.range(), Access::all, Actor::application);
       if (!pinned.error && memlock().locked == 0) return true;
-      if (!pinned.error) EXPECT_FALSE(other->deregister(pinned.key, Actor::application));
+      if (!pinned.error) {
+        EXPECT_FALSE(other->deregister(pinned.key, Actor::application));
+      }
       return false;
     }));
     const Registration r = device->register_range(memory.range(), Access::all, Actor::application);
