@@ -24,7 +24,6 @@ void Desk::add(KeptDomain& domain) {
   domain.number = number;
   domains_[static_cast<std::size_t>(number)] = &domain;
   if (!domain.observed) registers_.store(true, std::memory_order_relaxed);
-  domain.retention->keep_all(traits_.acts && !minimum_gain_.reached());
   count_.store(number + 1, std::memory_order_release);
 }
 
@@ -49,7 +48,7 @@ runlog::Event Desk::take(const TakenRecord& taken, const UnderLeavePinned& leave
       if (failed) break;
       kept(record.domain).costs.deregistration.observe(record.entries(), took);
       helper_share_.did_for_threads(-swap_.wasted(kept(record.domain), range));
-      if (kept(record.domain).domain->pressed()) let_go_if(minimum_gain_.reaches_shortage());
+      if (kept(record.domain).domain->pressed()) minimum_gain_.see_shortage();
       kept(record.domain).retention->evicted(range, event.end_ns);
       break;
     case runlog::EventKind::memory_event:
@@ -92,19 +91,14 @@ void Desk::see_limits(const Budget& budget) {
   const Limits& limits = budget.limits();
   const bool binds = part_binds_ || pages > limits.bytes / page_size() || regions > limits.regions;
   time_budget_.limit_binds(binds);
-  let_go_if(binds ? minimum_gain_.reaches_shortage()
-                  : minimum_gain_.reaches(pages * page_size(), limits.bytes));
-}
-
-void Desk::let_go_if(bool reached) {
-  for (int i = 0; reached && i < count(); ++i) kept(i).retention->keep_all(false);
+  binds ? minimum_gain_.see_shortage() : minimum_gain_.see(pages * page_size(), limits.bytes);
 }
 
 void Desk::learn_lease(const Record& record, runlog::Event& event, const UnderLeavePinned& leave_pinned) {
   const Duration delayed = scale_.to_duration(record.delayed);
   kept(record.domain).once.add(leave_pinned);
   if (leave_pinned.fresh_bytes != 0) see_limits(kept(record.domain).domain->budget());
-  if (event.outcome == runlog::Outcome::bounced) let_go_if(minimum_gain_.reaches_shortage());
+  if (event.outcome == runlog::Outcome::bounced) minimum_gain_.see_shortage();
   if (!has_helper_ || (acts() && helper_share_.resting())) return;
   if (kept(record.domain).retention->use(event, record.region(), delayed)) event.flags |= runlog::kLate;
 }
@@ -154,6 +148,7 @@ Desk::Job Desk::next_decided(Time now) {
   }
   for (KeptDomain* in : all()) {
     in->costs.wake.set_beat(beat_);
+    in->retention->keep_all(acts() && !minimum_gain_.reached());
     Retention::Action action = in->retention->next(now);
     for (; release_.is_short() && action.kind == Kind::register_ahead; action = in->retention->next(now))
       in->retention->done(action, {}, false, 0, now);  // its use registers
@@ -183,7 +178,7 @@ void Desk::share(Budget& budget, std::uint64_t hold_at_most, std::uint64_t at_ha
 void Desk::see_memory(Budget& budget, bool is_short) {
   budget.set_memory_short(is_short);
   release_.see(is_short);
-  if (is_short) let_go_if(minimum_gain_.reaches_shortage());
+  if (is_short) minimum_gain_.see_shortage();
   if (is_short) swap_.give_up();
 }
 

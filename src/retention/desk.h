@@ -157,8 +157,6 @@ class Desk {
   KeptDomain& kept(int number) const { return *domains_[static_cast<std::size_t>(number)]; }
   /// Looks whether the limits bind, and whether there is enough to gain.
   void see_limits(const Budget& budget);
-  /// `reached`: the minimum gain was, just now.
-  void let_go_if(bool reached);
   void learn_lease(const Record& record, runlog::Event& event, const UnderLeavePinned& leave_pinned);
   void learn_registration(const Record& record, Duration took, const UnderLeavePinned& leave_pinned);
   /// Tells the time budget the cost of registering once, by the fits of all domains.

@@ -7,7 +7,6 @@
 
 #include <algorithm>
 #include <cstdint>
-#include <utility>
 
 #include "base/options.h"
 
@@ -25,15 +24,12 @@ class MinimumGain {
   };
   explicit MinimumGain(Settings settings) : settings_(settings) {}
 
-  /// Leave-pinned would hold so much, within a limit of `limit` bytes (UINT64_MAX: none). True: that
-  /// reaches the minimum, and did not before.
-  bool reaches(std::uint64_t leave_pinned_bytes, std::uint64_t limit) {
-    if (reached_ || leave_pinned_bytes < in_force(limit)) return false;
-    reached_ = true;
-    return true;
+  /// Leave-pinned would hold so much, within a limit of `limit` bytes (UINT64_MAX: none).
+  void see(std::uint64_t leave_pinned_bytes, std::uint64_t limit) {
+    reached_ = reached_ || leave_pinned_bytes >= in_force(limit);
   }
-  /// Memory is short, or a limit binds. True: that is new.
-  bool reaches_shortage() { return !std::exchange(reached_, true); }
+  /// Memory is short, or a limit binds: any gain will do.
+  void see_shortage() { reached_ = true; }
 
   bool reached() const { return reached_; }
   std::uint64_t in_force(std::uint64_t limit) const {

@@ -15,6 +15,7 @@
 #include "support/eventually.h"
 #include "support/hugepage_pool.h"
 #include "support/in_child.h"
+#include "support/sanitizers.h"
 #include "support/temporary_directory.h"
 
 namespace pinion {
@@ -171,6 +172,7 @@ TEST_F(HugetlbRegistration, HoldsOfPeersShareTheHugepage) {
 }
 
 TEST_F(HugetlbRegistration, AChildRegistersAnew) {
+  if (kSanitized) GTEST_SKIP() << "no threads after a fork: a sanitizer's locks may be taken there";
   const HugetlbMemory memory(kHugepageBytes, nullptr, MAP_SHARED);
   ASSERT_TRUE(memory.is_mapped());
   start();
