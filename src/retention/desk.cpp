@@ -178,8 +178,9 @@ void Desk::share(Budget& budget, std::uint64_t hold_at_most, std::uint64_t at_ha
 void Desk::see_memory(Budget& budget, bool is_short) {
   budget.set_memory_short(is_short);
   release_.see(is_short);
-  if (is_short) minimum_gain_.see_shortage();
-  if (is_short) swap_.give_up();
+  if (!is_short) return;
+  minimum_gain_.see_shortage();
+  swap_.give_up();
 }
 
 void Desk::set_helper(bool has_helper, Duration turn) {

@@ -35,7 +35,7 @@ class Desk {
     RetentionTraits traits;
     TimeBudget::Settings time_budget;
     HelperShare::Settings helper_share;
-    MinimumGain::Settings minimum_gain;
+    MinimumGain::Settings minimum_gain = {};
     Calibration scale;  ///< of the records' ticks; the default is for ticks of 1 ns
     Duration poll = kMillisecond;
     Time start = 0;

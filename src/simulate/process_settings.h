@@ -26,7 +26,7 @@ struct ProcessSettings {
   std::uint64_t lru_bytes = 64 << 20;
   TimeBudget::Settings time_budget = {};
   HelperShare::Settings helper_share = {.core_idle = true};
-  MinimumGain::Settings minimum_gain;
+  MinimumGain::Settings minimum_gain = {};
   /// CPU of the helper beside its device calls: of a wake-up, and of a record learnt from.
   Duration wake_cost = 0, record_cost = 0;
   bool minimize_peak = false;
