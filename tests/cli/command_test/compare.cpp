@@ -1,9 +1,6 @@
 // `pinion compare`: its table, its limits, and runs that fail.
 
 #include <gtest/gtest.h>
-#include <linux/capability.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cstring>
@@ -191,11 +188,7 @@ TEST_F(Cli, CompareNeedsItsDirectoryBeforeItRuns) {
 TEST_F(Cli, CompareRaisesTheSoftLimitOfLockedMemory) {
   install_harmless_preload();
   test::in_child([&] {
-    if (::geteuid() == 0) {
-      ASSERT_EQ(::prctl(PR_CAPBSET_DROP, CAP_IPC_LOCK), 0);
-    }
-    const rlimit limit{64 << 10, 4 << 20};
-    ASSERT_EQ(::setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+    ASSERT_NO_FATAL_FAILURE(limit_locked_memory());
     const auto limit_in = [&](const char* row) {
       const Outcome o = pinion({"compare", "--log", "cmp", "--repeat", "1", "--retention", row, "--", "sh",
                                 "-c", "ulimit -S -l; exit 1"});

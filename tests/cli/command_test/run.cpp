@@ -1,10 +1,7 @@
 // `pinion run`: options and statuses that pass on, launchers, logs, signals.
 
 #include <gtest/gtest.h>
-#include <linux/capability.h>
 #include <signal.h>
-#include <sys/prctl.h>
-#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -36,12 +33,7 @@ TEST_F(Cli, RunPassesOptionsAndStatusOn) {
 TEST_F(Cli, RunRaisesTheSoftLimitOfLockedMemory) {
   install_harmless_preload();
   test::in_child([&] {
-    // Root stays root, but for the limit.
-    if (::geteuid() == 0) {
-      ASSERT_EQ(::prctl(PR_CAPBSET_DROP, CAP_IPC_LOCK), 0);
-    }
-    const rlimit limit{64 << 10, 4 << 20};
-    ASSERT_EQ(::setrlimit(RLIMIT_MEMLOCK, &limit), 0);
+    ASSERT_NO_FATAL_FAILURE(limit_locked_memory());
     const std::vector<std::string> program{"--", "sh", "-c", "ulimit -S -l"};
     const auto run = [&](std::vector<std::string> words) {
       words.insert(words.end(), program.begin(), program.end());
