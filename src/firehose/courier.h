@@ -14,6 +14,7 @@
 #include "firehose/call.h"
 #include "firehose/data_message.h"
 #include "firehose/outbox.h"
+#include "firehose/waiting_atomics.h"
 
 namespace pinion::firehose {
 
@@ -43,7 +44,7 @@ class Courier {
   std::uint64_t riders() const { return riders_.load(std::memory_order_relaxed); }
 
  private:
-  static constexpr unsigned kWindow = 16;
+  static constexpr unsigned kWindow = WaitingAtomics::kMostOfAPeer;
 
   struct Request {
     Part* part = nullptr;  ///< null: free

@@ -204,6 +204,7 @@ void Job::user_message(Peer from, const void* payload, std::size_t bytes) {
 void Job::lose(Peer peer) {
   const Inside inside;
   ways_.outbox->drop(peer);
+  ways_.service->gone(peer);
   gathering_->gone(peer);
   ways_.strategy->gone(peer);
   ways_.courier->end(peer, ECONNRESET);
@@ -236,6 +237,7 @@ unsigned Job::progress() {
   ways_.outbox->flush();
   ways_.courier->flush();
   ways_.access->flush();
+  ways_.service->flush();
   return events;
 }
 
@@ -243,10 +245,11 @@ unsigned Job::progress() {
 Time Job::work() try {
   Time next = ways_.strategy->work();
   for (Peer peer = 0; ways_.outbox->take_lost(peer);) cut_off(peer);
-  // All three, each time.
+  // All of them, each time.
   bool nothing_waits = ways_.outbox->flush();
   nothing_waits &= ways_.courier->flush();
   nothing_waits &= ways_.access->flush();
+  nothing_waits &= ways_.service->flush();
   if (!nothing_waits) next = std::min(next, monotonic_now() + kAgain);
   return next;
 } catch (const std::bad_alloc&) {

@@ -22,7 +22,8 @@ int read(void* to, std::uint64_t source, std::size_t bytes);
 int write(std::span<const iovec> targets, const void* from, std::size_t bytes);
 int read(void* to, std::span<const iovec> sources, std::size_t bytes);
 
-/// Applies an operation of pinion_firehose_operation to an aligned word of 4 or 8 bytes.
+/// Applies an operation of pinion_firehose_operation to an aligned word of 4 or 8 bytes. EBUSY: its memory is
+/// changing; nothing was done.
 int apply(std::uint64_t target, std::size_t bytes, unsigned operation, std::uint64_t operand,
           std::uint64_t compare, std::uint64_t& old);
 

@@ -31,16 +31,50 @@ int PeerService::serve_scattered(const DataMessage& message, char* data, DataMes
   return error;
 }
 
+void PeerService::answer_to(Peer to, const DataMessage& answer) const {
+  char header[kDataHeader];
+  const std::size_t follows = encode(answer, header);
+  static_cast<void>(ways_.outbox->send(to, kDataMessage, header, sizeof header, answer.payload, follows));
+}
+
+/// False: its memory is changing, and nothing was done.
+bool PeerService::serve_atomic(Peer from, const DataMessage& message) const {
+  const Range word{message.address, message.address + message.bytes};
+  DataMessage answer;
+  answer.request = message.request;
+  if (ways_.is_cut_off(from)) {
+    answer.error = ECONNRESET;
+  } else if (!ways_.exposure.contains(word)) {
+    answer.error = EPERM;
+  } else {
+    answer.error = own_memory::apply(message.address, message.bytes, message.operation, message.operand,
+                                     message.compare, answer.operand);
+    if (answer.error == EBUSY) return false;
+  }
+  if (!answer.error) ways_.strategy->served(word);
+  answer_to(from, answer);
+  return true;
+}
+
+bool PeerService::flush() {
+  return waiting_.flush([this](Peer from, const DataMessage& atomic) { return serve_atomic(from, atomic); });
+}
+
 /// A peer's put, get or atomic, or the answer to one of this process's.
 void PeerService::serve(Peer from, const void* payload, std::size_t bytes) {
   const std::size_t most = ways_.endpoint->capabilities().max_message - kDataHeader;
   const auto message = decode_data(payload, bytes, most);
   if (!message) return;
   if (message->kind == DataMessage::Kind::answer) return ways_.courier->answered(from, *message);
-  const bool scattered =
-      message->kind == DataMessage::Kind::scattered_put || message->kind == DataMessage::Kind::scattered_get;
   DataMessage answer;
   answer.request = message->request;
+  if (message->kind == DataMessage::Kind::atomic) {
+    if (serve_atomic(from, *message)) return;
+    answer.error = waiting_.add(from, *message);
+    return answer.error ? answer_to(from, answer) : ways_.bell.ring();
+  }
+  const bool scattered =
+      message->kind == DataMessage::Kind::scattered_put || message->kind == DataMessage::Kind::scattered_get;
   char data[transfer::WirePool::kBytes];
   if (ways_.is_cut_off(from)) {
     answer.error = ECONNRESET;
@@ -50,19 +84,14 @@ void PeerService::serve(Peer from, const void* payload, std::size_t bytes) {
     answer.error = EPERM;
   } else if (message->kind == DataMessage::Kind::put) {
     answer.error = own_memory::write(message->address, message->payload, message->bytes);
-  } else if (message->kind == DataMessage::Kind::get) {
+  } else {
     answer.error = own_memory::read(data, message->address, message->bytes);
     answer.payload = answer.error ? nullptr : data;
     answer.bytes = answer.error ? 0 : message->bytes;
-  } else {
-    answer.error = own_memory::apply(message->address, message->bytes, message->operation, message->operand,
-                                     message->compare, answer.operand);
   }
   if (!answer.error && !scattered)
     ways_.strategy->served({message->address, message->address + message->bytes});
-  char header[kDataHeader];
-  const std::size_t follows = encode(answer, header);
-  static_cast<void>(ways_.outbox->send(from, kDataMessage, header, sizeof header, answer.payload, follows));
+  answer_to(from, answer);
 }
 
 }  // namespace pinion::firehose

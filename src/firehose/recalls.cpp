@@ -14,6 +14,7 @@
 #include "firehose/pins.h"
 #include "monitor/memory_calls.h"
 #include "monitor/system_call.h"
+#include "transfer/endpoint/progressing.h"
 
 namespace pinion::firehose {
 
@@ -75,8 +76,8 @@ pinion::Answer Recalls::changing(const MemoryChange& change) {
 
 pinion::Answer Recalls::answer(const MemoryChange& change) {
   if (change.is_advice() && is_private_anonymous(change.range)) return drop_in_place(change);
-  const bool waits =
-      change.alternative == pinion::Answer::refuse && change.kind != ChangeKind::heap && !t_agent;
+  const bool waits = change.alternative == pinion::Answer::refuse && change.kind != ChangeKind::heap &&
+                     !t_agent && !transfer::Progressing::is();
   if (waits) return wait(note(change.range, true, kAsked));
   if (!t_agent || !is_asked(change.range)) note(change.range, false, kNoted);
   return change.alternative;

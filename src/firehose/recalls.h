@@ -7,7 +7,8 @@
 //   munmap                   held back until the peers have let go
 //   madvise to zeros         written in place where the memory is private and anonymous: firehoses stay
 //   a shrinking break        refused, since malloc's lock is held; malloc keeps the memory
-//   else                     waits for the peers, `patience` at most; then the call fails with ENOMEM
+//   else                     waits for the peers, `patience` at most; then the call fails with ENOMEM.
+//                            On a thread inside progress, which alone hears the peers, it fails at once
 //   neither possible         goes on; the firehoses are recalled behind it
 //
 // A change that does not wait is asked for by changed(): it must be among those held back before the agent

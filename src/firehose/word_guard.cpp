@@ -1,6 +1,5 @@
 #include "firehose/word_guard.h"
 
-#include <sched.h>
 #include <sys/syscall.h>
 #include <time.h>
 
@@ -56,16 +55,11 @@ constinit Guarded g_guarded;
 
 WordGuard::WordGuard(Range word) {
   static const bool added = !memory_events::add(g_guarded);
-  constexpr int kTries = 10'000;
-  for (int i = 0; added && i < kTries; ++i, ::sched_yield()) {
-    const int slot = g_guarded.publish(word.begin);
-    if (slot < 0) continue;
-    if (!memory_events::brackets().changing(word)) {
-      slot_ = slot;
-      return;
-    }
-    g_guarded.withdraw(slot);
-  }
+  if (!added) return;
+  slot_ = g_guarded.publish(word.begin);
+  if (slot_ < 0 || !memory_events::brackets().changing(word)) return;
+  g_guarded.withdraw(slot_);
+  slot_ = -1;
 }
 
 WordGuard::~WordGuard() {

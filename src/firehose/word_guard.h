@@ -16,7 +16,7 @@ class WordGuard {
   WordGuard(const WordGuard&) = delete;
   WordGuard& operator=(const WordGuard&) = delete;
 
-  /// False: the memory was changing for too long.
+  /// False: the memory is changing, or too many guards stand; try again later.
   bool stands() const { return slot_ >= 0; }
 
  private:

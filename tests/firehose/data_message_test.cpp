@@ -17,6 +17,7 @@
 #include "base/range.h"
 #include "firehose/own_memory.h"
 #include "firehose/packing.h"
+#include "firehose/waiting_atomics.h"
 #include "monitor/memory_events.h"
 #include "pinion/firehose.h"
 
@@ -228,6 +229,46 @@ TEST(OwnMemory, AtomicsOnAPageThatComesAndGoes) {
   changing.join();
   ::munmap(memory, page);
   memory_events::leave();
+}
+
+TEST(OwnMemory, AnAtomicOnChangingMemoryIsRefused) {
+  alignas(8) std::uint64_t word = 7;
+  std::uint64_t old = 0;
+  const auto at = reinterpret_cast<std::uint64_t>(&word);
+  const Range changing{at, at + 8};
+  ASSERT_EQ(memory_events::begin({changing}), Answer::proceed);
+  EXPECT_EQ(own_memory::apply(at, 8, PINION_FIREHOSE_ADD, 1, 0, old), EBUSY);
+  memory_events::end(changing);
+  EXPECT_EQ(word, 7U);
+  EXPECT_EQ(own_memory::apply(at, 8, PINION_FIREHOSE_ADD, 1, 0, old), 0);
+  EXPECT_EQ(word, 8U);
+}
+
+TEST(WaitingAtomics, AreServedOnceInTheirOrder) {
+  WaitingAtomics waiting;
+  DataMessage atomic;
+  for (const transfer::Peer peer : {3U, 1U, 3U}) {
+    ++atomic.request;
+    EXPECT_EQ(waiting.add(peer, atomic), 0);
+  }
+  std::vector<std::uint32_t> tried;
+  const auto serve_last = [&](transfer::Peer, const DataMessage& one) {
+    tried.push_back(one.request);
+    return one.request == 3;
+  };
+  EXPECT_FALSE(waiting.flush(serve_last));
+  waiting.drop(1);
+  EXPECT_FALSE(waiting.flush(serve_last));
+  EXPECT_EQ(tried, (std::vector<std::uint32_t>{1, 2, 3, 1}));
+  EXPECT_TRUE(waiting.flush([](transfer::Peer peer, const DataMessage&) { return peer == 3; }));
+  EXPECT_TRUE(waiting.flush([](transfer::Peer, const DataMessage&) { return false; }));
+}
+
+TEST(WaitingAtomics, APeerBeyondItsWindowIsRefused) {
+  WaitingAtomics waiting;
+  for (std::ptrdiff_t i = 0; i < WaitingAtomics::kMostOfAPeer; ++i) EXPECT_EQ(waiting.add(1, {}), 0);
+  EXPECT_EQ(waiting.add(1, {}), EPROTO);
+  EXPECT_EQ(waiting.add(2, {}), 0);
 }
 
 TEST(OwnMemory, AtomicsAsTheProcessorHasThem) {

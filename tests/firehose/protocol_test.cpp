@@ -192,6 +192,33 @@ TEST(FirehoseLending, OnePlaceForTwoPeers) {
   expect_right(job);
 }
 
+// The owner's memory changes while peers hold it, and while their atomics on it arrive.
+TEST_P(EachSharing, AtomicsOnMemoryThatChanges) {
+  MadeJob job = job_of(quota(GetParam(), 1, 1, 2));
+  job.puts = {{}, {{0, {0}}, {0, {0}, true}, {0, {0}}, {0, {0}, true}}};
+  job.revocations = {{{0, 1}, {0, 1}}};
+  expect_right(job);
+}
+
+TEST_P(EachSharing, AtomicsOfAPeerWhileAnotherHoldsTheMemory) {
+  MadeJob job = job_of(quota(GetParam(), 2, 0, 3));
+  job.puts = {{}, {{0, {0}}}, {{0, {0}, true}, {0, {1}, true}}};
+  job.revocations = {{{0, 1}}};
+  job.one_dies = true;
+  expect_right(job);
+}
+
+TEST(FirehoseAtomics, AWaitInsideProgressIsFound) {
+  MadeJob job = job_of(quota(Sharing::lending, 1, 1, 2));
+  job.puts = {{}, {{0, {0}}, {0, {0}, true}}};
+  job.revocations = {{{0, 1}}};
+  job.fault = Fault::waiting_in_progress;
+  const std::string found = explore(job, kMost).violation;
+  EXPECT_NE(found.find("never ends"), std::string::npos) << found;
+  job.fault = Fault::none;
+  expect_right(job);
+}
+
 // The model finds faults.
 class EachFault : public ::testing::TestWithParam<Fault> {};
 INSTANTIATE_TEST_SUITE_P(FirehoseProtocol, EachFault,

@@ -22,6 +22,7 @@
 #include <vector>
 
 #include "base/clock.h"
+#include "monitor/memory_events.h"
 #include "pinion/firehose.h"
 #include "placement/arena.h"
 #include "placement/hugepage_heap.h"
@@ -510,6 +511,76 @@ TEST_P(FirehoseRecall, ReplacedMovedAndProtectedMemoryWaitsForPeers) {
       EXPECT_EQ(word_at(mine + 8), 18U);
       EXPECT_EQ(word_at(moved), 17U);
       EXPECT_EQ(word_at(mine + 2 * kBucket), 17U);
+    }
+    member.barrier();
+  });
+}
+
+// The change may wait for peers itself, whose messages arrive by the same progress.
+TEST_P(FirehoseRecall, AtomicsOnChangingMemoryAreServedAfterTheChange) {
+  run(2, [](FirehoseMember& member) {
+    char* const mine = map_buckets(2);
+    const auto all = member.exchange(mine);
+    const Range changing = Range::of(mine, kBucket);
+    if (member.process() == 0) {
+      EXPECT_EQ(memory_events::begin({changing}), Answer::proceed);
+    }
+    member.barrier();
+    std::atomic<bool> over{false};
+    std::thread atomic;
+    if (member.process() == 1) {
+      atomic = std::thread([&] {
+        std::uint64_t old = 17;
+        EXPECT_EQ(pinion_firehose_atomic(member.firehose, 0, all[0], 8, PINION_FIREHOSE_ADD, 5, 0, &old), 0)
+            << pinion_last_error();
+        EXPECT_EQ(old, 0U);
+        over = true;
+      });
+      EXPECT_TRUE(eventually(member, [&] { return member.statistics().atomics == 1; }));
+      for (std::uint64_t i = 1; i <= 100; ++i) put_word(member, 0, all[0] + kBucket, i);
+      EXPECT_FALSE(over.load());
+    }
+    member.barrier();
+    if (member.process() == 0) {
+      EXPECT_EQ(word_at(mine), 0U);
+      EXPECT_EQ(word_at(mine + kBucket), 100U);
+      memory_events::end(changing);
+    }
+    if (atomic.joinable()) atomic.join();
+    member.barrier();
+    if (member.process() == 0) {
+      EXPECT_EQ(word_at(mine), 5U);
+    }
+    member.barrier();
+  });
+}
+
+// Only the thread in the handler would hear the peers' releases.
+TEST_P(FirehoseRecall, AHandlerThatReplacesHeldMemoryFailsAtOnce) {
+  static char* held = nullptr;
+  static std::atomic<int> result{-1};
+  options_.handlers[1] = [](void*, pinion_firehose*, unsigned, const void*, std::size_t) {
+    void* const anew =
+        ::mmap(held, kBucket, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    result = anew == held ? 0 : errno;
+  };
+  run(2, [](FirehoseMember& member) {
+    held = map_buckets(1);
+    const auto all = member.exchange(held);
+    if (member.process() == 1) {
+      hold_by_put(member, 0, all[0], 17);
+      ASSERT_EQ(pinion_firehose_send(member.firehose, 0, 1, nullptr, 0), 0);
+    } else {
+      ASSERT_TRUE(eventually(member, [] { return result >= 0; }));
+      EXPECT_EQ(result, ENOMEM);
+      EXPECT_EQ(member.statistics().cut_off, 0U);
+      EXPECT_EQ(word_at(held), 17U);
+    }
+    member.barrier();
+    if (member.process() == 1) put_word(member, 0, all[0], 18);
+    member.barrier();
+    if (member.process() == 0) {
+      EXPECT_EQ(word_at(held), 18U);
     }
     member.barrier();
   });

@@ -16,8 +16,10 @@
 #include <unordered_set>
 #include <vector>
 
+#include "firehose/data_message.h"
 #include "firehose/initiator.h"
 #include "firehose/owner.h"
+#include "firehose/waiting_atomics.h"
 
 namespace pinion::test {
 
@@ -31,12 +33,14 @@ enum class Fault {
   use_not_counted,        ///< a put is posted after its use has ended
   overtaking,             ///< a peer's messages arrive in another order
   lost_release,
-  granting_while_revoking  ///< wants of a bucket are granted before its memory has changed
+  granting_while_revoking,  ///< wants of a bucket are granted before its memory has changed
+  waiting_in_progress       ///< an atomic on changing memory keeps its owner from hearing its peers
 };
 
 struct MadePut {
   fh::Peer to;
   std::vector<fh::Bucket> buckets;
+  bool is_atomic = false;  ///< one word of the first bucket, by message
 };
 
 struct MadeJob {
@@ -65,6 +69,7 @@ class FirehoseWorld {
       overtake,
       put,
       land,
+      serve,
       device,
       fail,
       revoke,
@@ -97,12 +102,13 @@ class FirehoseWorld {
       const auto add = [&](Step::Kind kind, unsigned other = 0) { steps.push_back({kind, i, other}); };
       for (unsigned j = 0; j < processes_.size(); ++j) {
         const auto& from_j = processes_[j]->sent[i];
-        if (!from_j.empty()) add(Step::deliver, j);
+        if (!from_j.empty() && !p.is_stuck()) add(Step::deliver, j);
         if (job_.fault == Fault::overtaking && from_j.size() > 1) add(Step::overtake, j);
         if (p.must_notice[j]) add(Step::notice, j);
       }
       if (p.next_put < count(job_.puts, i)) add(Step::put);
       for (unsigned k = 0; k < p.posted.size(); ++k) add(Step::land, k);
+      if (p.can_serve()) add(Step::serve);
       for (unsigned k = 0; k < p.device_work.size(); ++k) {
         add(Step::device, k);
         if (job_.pins_fail && p.device_work[k].pins) add(Step::fail, k);
@@ -133,6 +139,9 @@ class FirehoseWorld {
         break;
       case Step::land:
         land(p, step.other);
+        break;
+      case Step::serve:
+        p.serve_waiting();
         break;
       case Step::device:
         p.finish_device_work(step.other, false);
@@ -181,8 +190,10 @@ class FirehoseWorld {
     for (const auto& of : processes_) {
       const Process& p = *of;
       if (!p.alive) continue;
-      for (const auto& operation : p.operations)
+      for (const auto& operation : p.operations) {
         if (!operation->done) violate("an operation never ends");
+        if (operation->applied > 1) violate("an atomic is applied twice");
+      }
       if (p.revocations_left) violate("a revocation never ends");
       for (const auto& peer : processes_)
         if (peer->alive && !p.lost[peer->number] && !peer->lost[p.number] &&
@@ -225,6 +236,8 @@ class FirehoseWorld {
     fh::Peer to = 0;
     fh::Bucket bucket = 0;
     bool done = false;
+    bool is_atomic = false;
+    unsigned applied = 0;  ///< times, if it is an atomic
   };
   /// A put that the network carries.
   struct Posted {
@@ -247,6 +260,8 @@ class FirehoseWorld {
   };
   using Wire = std::vector<std::byte>;
   static constexpr Time kDeadline = 1;
+  /// Begins messages with data; control messages begin otherwise.
+  static constexpr std::byte kDataMark{0xff};
 
   struct Process {
     Process(FirehoseWorld& in, fh::Peer self, const fh::Quota& quota)
@@ -303,6 +318,7 @@ class FirehoseWorld {
     }
     void begin_put(const MadePut& put) {
       look_at_clock();
+      if (put.is_atomic) return begin_atomic(put);
       for (const fh::Bucket bucket : put.buckets) {
         auto& operation = *operations.emplace_back(std::make_unique<Operation>());
         operation.to = put.to;
@@ -326,6 +342,61 @@ class FirehoseWorld {
           operations.back()->done = true;  // it lands by its target's hand
         }
       }
+    }
+    void begin_atomic(const MadePut& put) {
+      auto& operation = *operations.emplace_back(std::make_unique<Operation>());
+      operation.to = put.to;
+      operation.bucket = put.buckets[0];
+      operation.is_atomic = true;
+      if (lost[put.to] || cut[put.to]) return void(operation.done = true);
+      fh::DataMessage atomic;
+      atomic.kind = fh::DataMessage::Kind::atomic;
+      atomic.request = static_cast<std::uint32_t>(operations.size() - 1);
+      atomic.bytes = 8;
+      atomic.address = kMadeBucket.range(operation.bucket).end - atomic.bytes;
+      send(put.to, atomic);
+    }
+    void send(fh::Peer to, const fh::DataMessage& message) {
+      if (lost[to] || cut[to] || !world.processes_[to]->alive) return;
+      Wire wire(1 + fh::kDataHeader, kDataMark);
+      fh::encode(message, wire.data() + 1);
+      sent[to].push_back(std::move(wire));
+    }
+    bool is_changing(fh::Bucket bucket) const {
+      return std::any_of(revoking.begin(), revoking.end(),
+                         [&](const auto& one) { return one.second.contains(bucket); });
+    }
+    /// False: its memory is changing.
+    bool apply(fh::Peer from, const fh::DataMessage& atomic) {
+      if (is_changing(kMadeBucket.of(atomic.address))) return false;
+      ++world.processes_[from]->operations[atomic.request]->applied;
+      fh::DataMessage answer;
+      answer.request = atomic.request;
+      send(from, answer);
+      return true;
+    }
+    void heard(fh::Peer from, const fh::DataMessage& message) {
+      if (message.kind == fh::DataMessage::Kind::answer)
+        return void(operations[message.request]->done = true);
+      if (apply(from, message)) return;
+      if (waiting.add(from, message) != 0) world.violate("an atomic finds no place to wait");
+      waits_for.push_back({from, kMadeBucket.of(message.address)});
+    }
+    bool is_stuck() const { return world.job_.fault == Fault::waiting_in_progress && !waits_for.empty(); }
+    bool can_serve() const {
+      return std::any_of(waits_for.begin(), waits_for.end(),
+                         [&](const auto& one) { return !is_changing(one.second); });
+    }
+    void serve_waiting() {
+      waiting.flush([&](fh::Peer from, const fh::DataMessage& atomic) { return apply(from, atomic); });
+      std::erase_if(waits_for, [&](const auto& one) { return !is_changing(one.second); });
+    }
+    /// Atomics from and to a peer that is gone.
+    void end_atomics(fh::Peer peer) {
+      waiting.drop(peer);
+      std::erase_if(waits_for, [&](const auto& one) { return one.first == peer; });
+      for (const auto& operation : operations)
+        if (operation->is_atomic && operation->to == peer) operation->done = true;
     }
     void post(Operation& operation, fh::Firehose& firehose) {
       const bool ended = world.job_.fault == Fault::use_not_counted;
@@ -404,6 +475,7 @@ class FirehoseWorld {
     void cut_off_by_itself(Process& peer) {
       cut[peer.number] = true;
       sent[peer.number].clear();
+      end_atomics(peer.number);
       initiator.gone(peer.number);
       act_as_initiator();
       must_notice[peer.number] = true;
@@ -416,6 +488,7 @@ class FirehoseWorld {
       lost[peer] = true;
       sent[peer].clear();
       world.processes_[peer]->sent[number].clear();
+      end_atomics(peer);
       std::vector<Posted> ended;
       for (const Posted& put : posted)
         if (put.operation->to == peer) ended.push_back(put);
@@ -435,7 +508,8 @@ class FirehoseWorld {
       mix(alive * 16u + resized * 4u + renewed);
       mix(next_put);
       mix(next_revocation);
-      for (const auto& operation : operations) mix(operation->done);
+      for (const auto& operation : operations) mix(operation->done * 4u + operation->applied);
+      for (const auto& [from, bucket] : waits_for) mix(bucket * 64 + from);
       for (const Posted& put : posted) {
         mix(put.ref.bucket * 64 + put.operation->to);
         mix(put.ref.epoch);
@@ -482,6 +556,8 @@ class FirehoseWorld {
     std::vector<Revoked> revoked_now;
     std::array<std::uint64_t, kBuckets> version{};
     std::vector<std::deque<Wire>> sent;  ///< to each
+    fh::WaitingAtomics waiting;
+    std::vector<std::pair<fh::Peer, fh::Bucket>> waits_for;  ///< by the peer, of `waiting`
     std::vector<char> must_notice, lost, cut;
   };
 
@@ -497,9 +573,15 @@ class FirehoseWorld {
   void deliver(Process& from, Process& to, std::size_t at) {
     const Wire wire = from.sent[to.number][at];
     from.sent[to.number].erase(from.sent[to.number].begin() + static_cast<std::ptrdiff_t>(at));
+    const fh::Peer peer = from.number;
+    if (wire[0] == kDataMark) {
+      const auto message = fh::decode_data(wire.data() + 1, wire.size() - 1, 0);
+      if (!message) return violate("a message cannot be read");
+      if (!to.lost[peer] && !to.cut[peer]) to.heard(peer, *message);
+      return;
+    }
     const auto decoded = fh::decode(wire.data(), wire.size(), kMadeBucket);
     if (!decoded || decoded->bytes != wire.size()) return violate("a message cannot be read");
-    const fh::Peer peer = from.number;
     if (to.lost[peer] || to.cut[peer]) return;
     to.look_at_clock();
     if (const auto* move = std::get_if<fh::Move>(&decoded->message)) to.owner.move(peer, *move);

@@ -70,6 +70,8 @@ Error OpenEndpoint::open(const std::string& provider) {
   while (messages.made() < kReceives)
     if (Error error = messages.grow()) return error;
   receives_.fill(messages);
+  // For sends; more are made by progress() where these are too few.
+  if (Error error = messages.grow()) return error;
   return receives_.post(objects_);
 }
 

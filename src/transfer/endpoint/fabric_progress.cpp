@@ -11,6 +11,7 @@
 #include <utility>
 
 #include "transfer/endpoint/fabric_endpoint_inside.h"
+#include "transfer/endpoint/progressing.h"
 #include "transfer/endpoint/tcp_connections.h"
 
 namespace pinion::transfer {
@@ -169,6 +170,7 @@ unsigned OpenEndpoint::bury() {
 
 unsigned OpenEndpoint::advance() {
   if (!connected_.load() || progressing_.exchange(true, std::memory_order_acquire)) return 0;
+  const Progressing inside;
   unsigned events = posting_.end_due(kMostEvents) + drain();
   static_cast<void>(receives_.post(objects_));
   // With the queue empty, the last messages of peers that end have been delivered.
@@ -184,6 +186,7 @@ unsigned OpenEndpoint::advance() {
 
 unsigned OpenEndpoint::progress() {
   calls_.fetch_add(1, std::memory_order_relaxed);
+  if (!Progressing::is()) posting_.make_buffers();
   return advance();
 }
 

@@ -122,12 +122,17 @@ Error Posting::transfer(Peer peer, std::span<const LocalMemory> local, const Rem
   return posted(*slot, peer, code);
 }
 
-/// Returns null if too many messages are on their way, or the registration of more memory failed.
+/// Returns null if too many messages are on their way.
 WireBuffer* Posting::wire_buffer() {
-  WireBuffer* buffer = messages_->take();
-  if (buffer == nullptr && messages_->made() < kMostWireBuffers && !messages_->grow())
-    buffer = messages_->take();
+  WireBuffer* const buffer = messages_->take();
+  if (buffer == nullptr) lacks_buffers_.store(true, std::memory_order_relaxed);
   return buffer;
+}
+
+void Posting::make_buffers() {
+  if (!lacks_buffers_.load(std::memory_order_relaxed) || !lacks_buffers_.exchange(false)) return;
+  // Where it fails, messages wait for those on their way.
+  if (messages_->made() < kMostWireBuffers) static_cast<void>(messages_->grow());
 }
 
 Error Posting::message(Peer from, Peer to, unsigned kind, const void* payload, std::size_t bytes,

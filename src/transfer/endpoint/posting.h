@@ -58,6 +58,10 @@ class Posting {
   Error message(Peer from, Peer to, unsigned kind, const void* payload, std::size_t bytes,
                 Operation* operation);
 
+  /// Makes buffers if messages lacked some. Registering them may wait for peers: never inside progress, nor
+  /// under a lock that handlers take.
+  void make_buffers();
+
   /// The provider has completed the slot.
   void completed(OperationSlot& slot);
   /// The provider has failed it.
@@ -92,6 +96,7 @@ class Posting {
   std::unique_ptr<WirePool> messages_;
   OperationTable operations_;
   RawKeys raw_keys_;
+  std::atomic<bool> lacks_buffers_{false};
   std::atomic<bool> strays_{false};  ///< operations are under way with peers that are cut off or gone
 };
 
