@@ -240,10 +240,10 @@ void hand_out(LeaseBody& body, LeasePath& leases) {
 
 /// The first look at a request, by an acquire that leaves no record. False for a wrong one, and maybe for
 /// others.
-[[gnu::always_inline]] inline bool is_quick(const pinion_domain* domain, Range range, unsigned access,
+[[gnu::always_inline]] inline bool is_quick(const pinion_domain* domain, unsigned access,
                                             const pinion_lease* lease, const ThreadContext* thread) {
-  if (!domain || domain->leases != LeasePath::running() || !lease) return false;
-  return thread && !range.empty() && access <= static_cast<unsigned>(Access::all);
+  if (!domain || !lease || !thread) return false;
+  return access <= static_cast<unsigned>(Access::all) && domain->leases == LeasePath::running();
 }
 
 PINION_REST int acquire_otherwise(pinion_domain* domain, const void* address, std::size_t bytes,
@@ -331,14 +331,17 @@ PINION_REST int release_otherwise(pinion_lease* lease) {
   });
 }
 
-[[gnu::noinline, gnu::cold]] int end_release(pinion_lease* lease, ThreadContext* thread) {
+[[gnu::noinline, gnu::cold]] int end_release(pinion_lease* lease) {
   return guarded("pinion_release", [&] {
-    body_of(lease)->leases->registry_source().end_release(*thread, body_of(lease)->transfer);
+    body_of(lease)->leases->registry_source().end_release(this_thread(), body_of(lease)->transfer);
     return 0;
   });
 }
 
-PINION_REST int release_counted(pinion_lease* lease, ThreadContext* thread) {
+PINION_REST int release_counted(pinion_lease* lease) {
+  ThreadContext* const thread = known_thread();
+  if (!thread) [[unlikely]]
+    return release_otherwise(lease);
   LeaseBody& body = *body_of(lease);
   body.mark = 0;
   if (CountedClosing::give_back(*thread, body.transfer)) [[unlikely]]
@@ -354,7 +357,7 @@ int pinion_acquire(pinion_domain* domain, const void* address, size_t bytes, uns
                    pinion_lease* lease) {
   ThreadContext* const thread = known_thread();
   const Range range = Range::of(address, bytes);
-  if (!is_quick(domain, range, access, lease, thread)) [[unlikely]]
+  if (!is_quick(domain, access, lease, thread)) [[unlikely]]
     return acquire_otherwise(domain, address, bytes, access, lease);
   LeasePath& leases = *domain->leases;
   if (leases.arena_source().holds(range.begin)) [[unlikely]]
@@ -404,17 +407,16 @@ int pinion_release(pinion_lease* lease) {
   if (!is_out(lease)) [[unlikely]]
     return release_otherwise(lease);
   LeaseBody& body = *body_of(lease);
-  ThreadContext* const thread = known_thread();
-  if (!thread || body.leases != LeasePath::running()) [[unlikely]]
+  LeasePath& leases = *body.leases;
+  if (&leases != LeasePath::running()) [[unlikely]]
     return release_otherwise(lease);
-  if (!body.transfer.unrecorded) {
-    return body.transfer.counted_at != 0 ? release_counted(lease, thread) : release_otherwise(lease);
-  }
-  const Quick quick = body.leases->registry_source().release_quickly(body.transfer);
+  if (!body.transfer.unrecorded)
+    return body.transfer.counted_at != 0 ? release_counted(lease) : release_otherwise(lease);
+  const Quick quick = leases.registry_source().release_quickly(body.transfer);
   if (quick == Quick::other) return release_otherwise(lease);
   body.mark = 0;
   if (quick == Quick::rest) [[unlikely]]
-    return end_release(lease, thread);
+    return end_release(lease);
   return 0;
 }
 

@@ -154,7 +154,7 @@ void RegistrySource::release_unrecorded(ThreadContext& thread, Transfer& transfe
   const Ticks asked = transfer.bookkeeping != 0 ? ticks_now() : 0;
   if (leaves_time(transfer.domain)) domains_.domain(transfer.domain).used(region, ticks_now());
   region->count_uses();
-  if (!give_back(transfer)) end_release(thread, transfer);
+  if (!give_back(transfer.served_by, transfer)) end_release(&thread, transfer);
   if (asked != 0) [[unlikely]]
     measured(thread, transfer, transfer.domain, asked);
 }
@@ -162,7 +162,7 @@ void RegistrySource::release_unrecorded(ThreadContext& thread, Transfer& transfe
 /// Retention learns of no use.
 void RegistrySource::release_unused(ThreadContext& thread, Transfer& transfer) {
   transfer.active = false;
-  if (!give_back(transfer)) end_release(thread, transfer);
+  if (!give_back(transfer.served_by, transfer)) end_release(&thread, transfer);
 }
 
 void RegistrySource::release_shortened(ThreadContext& thread, Transfer& transfer, std::uint64_t leased,
@@ -172,6 +172,16 @@ void RegistrySource::release_shortened(ThreadContext& thread, Transfer& transfer
   if (used != 0) return release(thread, transfer);
   counters.hits.add(std::uint64_t{0} - 1);
   release_unused(thread, transfer);
+}
+
+void RegistrySource::end_release(ThreadContext* thread, Transfer& transfer) {
+  const RegionRef ref = transfer.record.region();
+  const bool doomed = ref.current() && ref.region->word.load().doomed();
+  if (doomed) domains_.domain(transfer.domain).left_doomed(ref.region);
+  if (!thread) [[unlikely]]
+    return;
+  left_idle(*thread, transfer.domain, ref,
+            doomed ? RegionWord::Released::idle_doomed : RegionWord::Released::idle);
 }
 
 void RegistrySource::left_doomed(ThreadContext& thread, int number, const Region& region) {

@@ -64,7 +64,8 @@ class RegistrySource {
     rest,    ///< its second half is to follow: end_refused(), or end_release()
   };
   /// try_acquire() for a hit that leaves no record. After end_refused() the ordinary call is to be made.
-  [[gnu::always_inline]] Quick acquire_quickly(ThreadContext& thread, int domain, Range request,
+  /// `domain` is read anew where it is needed, which takes fewer registers than keeping it.
+  [[gnu::always_inline]] Quick acquire_quickly(ThreadContext& thread, const int& domain, Range request,
                                                Access access, Transfer& transfer) {
     const RegionHint& hint = thread.recent.of(request.begin);
     if (!domains_.domain(domain).is_hinted(hint, request, access)) return Quick::other;
@@ -99,17 +100,13 @@ class RegistrySource {
   /// The first half of end_unrecorded().
   [[gnu::always_inline]] Quick release_quickly(Transfer& transfer) {
     if (transfer.bookkeeping != 0 || leaves_time(transfer.domain)) return Quick::other;
-    transfer.served_by->count_uses();
-    return give_back(transfer) ? Quick::done : Quick::rest;
+    Region* const region = transfer.served_by;
+    region->count_uses();
+    return give_back(region, transfer) ? Quick::done : Quick::rest;
   }
-  /// After a release that has left the region idle.
-  void end_release(ThreadContext& thread, Transfer& transfer) {
-    const RegionRef ref = transfer.record.region();
-    const bool doomed = ref.current() && ref.region->word.load().doomed();
-    if (doomed) domains_.domain(transfer.domain).left_doomed(ref.region);
-    left_idle(thread, transfer.domain, ref,
-              doomed ? RegionWord::Released::idle_doomed : RegionWord::Released::idle);
-  }
+  /// After a release that has left the region idle. `thread`: null where the system gives no memory for its
+  /// context; then what is claimed goes later.
+  void end_release(ThreadContext* thread, Transfer& transfer);
 
   // ---- all others ----
 
@@ -123,7 +120,7 @@ class RegistrySource {
   [[gnu::always_inline]] void end_unrecorded(ThreadContext& thread, Transfer& transfer) {
     transfer.active = false;
     const Quick quick = release_quickly(transfer);
-    if (quick == Quick::rest) return end_release(thread, transfer);
+    if (quick == Quick::rest) return end_release(&thread, transfer);
     if (quick == Quick::other) [[unlikely]]
       release_unrecorded(thread, transfer);
   }
@@ -173,7 +170,7 @@ class RegistrySource {
     return domains_.trail_of_hits(domain) == HitTrail::time || domains_.domain(domain).pressed();
   }
 
-  [[gnu::always_inline]] static void unrecorded(ThreadContext& thread, int domain, Region* region,
+  [[gnu::always_inline]] static void unrecorded(ThreadContext& thread, const int& domain, Region* region,
                                                 Range request, Transfer& transfer) {
     transfer.active = true;
     transfer.unrecorded = true;
@@ -196,8 +193,7 @@ class RegistrySource {
   void release_unrecorded(ThreadContext& thread, Transfer& transfer);
   void release_unused(ThreadContext& thread, Transfer& transfer);
   /// Returns an unrecorded lease. False: end_release() is to follow.
-  [[nodiscard, gnu::always_inline]] bool give_back(Transfer& transfer) {
-    Region* const region = transfer.served_by;
+  [[nodiscard, gnu::always_inline]] bool give_back(Region* region, Transfer& transfer) {
     RegionWord::Value before;
     const auto released = region->word.release(before);
     // The gate of forks is asked after the release (fork_gate.h).

@@ -27,11 +27,11 @@ struct RegionHint {
   static std::uint64_t marks(std::uint64_t domain, Access access) {
     return domain << kAccessBits | static_cast<std::uint64_t>(access);
   }
-  /// Whether the region serves the request, if it is still the same.
+  /// Whether the region serves the request, if it is still the same; it serves no empty one.
   bool serves(Range request, std::uint64_t domain, Access access) const {
     constexpr std::uint64_t kDomain = (kDomains - 1) << kAccessBits;
-    return begin == request.begin && request.end <= end &&
-           (proof & (kDomain | static_cast<std::uint64_t>(access))) == marks(domain, access);
+    return begin == request.begin && request.bytes() - 1 < end - begin &&
+           ((proof ^ marks(domain, access)) & (kDomain | static_cast<std::uint64_t>(access))) == 0;
   }
 };
 

@@ -187,9 +187,10 @@ class BasicRegionWord {
   /// `before` one `count` was returned.
   static Released left_by(std::uint64_t before, std::uint64_t count) {
     const std::uint64_t rest = before - count;
-    if ((rest & (kLeases | kHolds | kState)) != kRegistered) return Released::in_use;
-    if (rest & kDoomed) return Released::idle_doomed;
-    return rest & kPermanent ? Released::in_use : Released::idle;
+    constexpr std::uint64_t kUse = kLeases | kHolds | kState;
+    if ((rest & (kUse | kDoomed | kPermanent)) == kRegistered) [[likely]]
+      return Released::idle;
+    return (rest & (kUse | kDoomed)) == (kRegistered | kDoomed) ? Released::idle_doomed : Released::in_use;
   }
   static std::uint64_t with_state(Value v, RegionState s) { return (v.bits & ~kState) | state_bits(s); }
 

@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # An acquire that hits and its release, by the C API, in instructions: exact where times vary. They are counted by
 # callgrind while the program's loop runs, for ordinary memory and for a block of the arena. Bounds are the counts that were
-# measured (178, 160) and 15 % more, for other compilers: Ubuntu's GCC 13 hardens code by default and takes 10 % more.
+# measured (165, 148: the loop of the caller takes 16 of them) and 15 % more, for other compilers: Ubuntu's GCC 13 hardens code by default and takes 10 % more.
 #
 # Valgrind lacks code patched at run time and userfaultfd: memory events are left to brackets.
 source "$(dirname "$0")/script.bash"
@@ -53,7 +53,7 @@ within() {
   echo "$2: $count instructions"
   [ "$count" -gt 0 ] && [ "$count" -le "$1" ] || fail "$2: '$count' instructions, not $1"
 }
-within 198 "acquire and release"
-within 182 "acquire and release in the arena" LD_PRELOAD="$build/lib/libpinion-heap.so" PINION=preregister=64M
+within 190 "acquire and release"
+within 170 "acquire and release in the arena" LD_PRELOAD="$build/lib/libpinion-heap.so" PINION=preregister=64M
 
 [ "$failures" -eq 0 ]

@@ -64,15 +64,36 @@ void Buffers::exposes(void* memory, Aint bytes) {
 
 // ---- which bytes ----
 
-bool Buffers::lease_quickly(const void* buffer, Aint n, Datatype type, Access access, std::int64_t arrives) {
+[[gnu::always_inline]] inline bool Buffers::lease_quickly(const void* buffer, Aint n, Datatype type,
+                                                          Access access, std::int64_t arrives) {
   const Range range = dense_range(buffer, n, type);
   // The least bytes are one or more, so an empty range has too few.
   return range.bytes() >= least_ && !remembered_ && !node_is_known() && leases_.enter_quickly() &&
          leases_.acquire_quickly(range, access, arrives != kAsNamed);
 }
 
-void Buffers::lease_otherwise(const void* buffer, Aint n, Datatype type, Access access, int other,
-                              std::int64_t arrives) {
+void Buffers::lease(const void* buffer, Aint n, Datatype type, Access access, int other) {
+  if (!lease_quickly(buffer, n, type, access, kAsNamed)) [[unlikely]]
+    lease_otherwise(buffer, n, type, access, other);
+}
+
+void Buffers::lease_arriving(void* buffer, Aint n, Datatype type, int source, std::int64_t arrives) {
+  if (!lease_quickly(buffer, n, type, Access::write, arrives)) [[unlikely]]
+    lease_arriving_otherwise(buffer, n, type, source, arrives);
+}
+
+[[gnu::noinline]] void Buffers::lease_otherwise(const void* buffer, Aint n, Datatype type, Access access,
+                                                int other) {
+  lease_range(buffer, n, type, access, other, kAsNamed);
+}
+
+[[gnu::noinline]] void Buffers::lease_arriving_otherwise(void* buffer, Aint n, Datatype type, int source,
+                                                         std::int64_t arrives) {
+  lease_range(buffer, n, type, Access::write, source, arrives);
+}
+
+void Buffers::lease_range(const void* buffer, Aint n, Datatype type, Access access, int other,
+                          std::int64_t arrives) {
   Range range = dense_range(buffer, n, type);
   if (range.empty()) {
     if (!reaches(n, type)) return;

@@ -131,19 +131,16 @@ class Buffers {
 
   // Stand for the bytes that arrive of a buffer: as many as is learnt, or all that is named.
   static constexpr std::int64_t kLearnt = -1, kAsNamed = -2;
-  void lease(const void* buffer, Aint n, Datatype type, Access access, int other) {
-    if (!lease_quickly(buffer, n, type, access, kAsNamed)) [[unlikely]]
-      lease_otherwise(buffer, n, type, access, other, kAsNamed);
-  }
-  void lease_arriving(void* buffer, Aint n, Datatype type, int source, std::int64_t arrives) {
-    if (!lease_quickly(buffer, n, type, Access::write, arrives)) [[unlikely]]
-      lease_otherwise(buffer, n, type, Access::write, source, arrives);
-  }
+  // A hit is served without a frame: all further work is a jump, for which the arguments have to fit into
+  // registers.
+  void lease(const void* buffer, Aint n, Datatype type, Access access, int other);
+  void lease_arriving(void* buffer, Aint n, Datatype type, int source, std::int64_t arrives);
+  void lease_otherwise(const void* buffer, Aint n, Datatype type, Access access, int other);
+  void lease_arriving_otherwise(void* buffer, Aint n, Datatype type, int source, std::int64_t arrives);
   /// Leases memory that is registered already, where that takes no question and leaves no record. False: the
   /// ordinary way is to be taken.
   bool lease_quickly(const void* buffer, Aint n, Datatype type, Access access, std::int64_t arrives);
-  void lease_otherwise(const void* buffer, Aint n, Datatype type, Access access, int other,
-                       std::int64_t arrives);
+  void lease_range(const void* buffer, Aint n, Datatype type, Access access, int other, std::int64_t arrives);
   void lease_matched(void* buffer, Aint n, Datatype type, Message message);
   void lease_with_gaps(const Elements& elements, Access access, int other);
   template <class N, class D>

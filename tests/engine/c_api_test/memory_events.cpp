@@ -54,6 +54,17 @@ TEST_F(ApiTest, UnmappedUnderALease) {
   EXPECT_TRUE(eventually([&] { return statistics().regions == 1; })) << "the old registration is let go";
 }
 
+TEST_F(ApiTest, UnmappedUnderALeaseThatIsAThreadsFirst) {
+  NEEDS_KEPT_REGISTRATIONS();
+  start("retention=leave-pinned");
+  Memory memory(8);
+  pinion_lease lease;
+  ASSERT_EQ(pinion_acquire(domain_, memory.begin(), 8 * kPage, kBoth, &lease), 0) << last_error();
+  memory.unmap();
+  std::thread([&] { EXPECT_EQ(pinion_release(&lease), 0); }).join();
+  EXPECT_TRUE(eventually([&] { return statistics().regions == 0; })) << "the registration is let go";
+}
+
 TEST_F(ApiTest, FreedAndAllocatedAnew) {
   NEEDS_KEPT_REGISTRATIONS();
   if (kSanitized) GTEST_SKIP() << "another allocator";
