@@ -16,6 +16,11 @@ namespace pinion::cli {
 
 namespace {
 
+constexpr const char* kUcxEnable = "UCX_RCACHE_ENABLE";
+constexpr const char* kLibfabricCount = "FI_MR_CACHE_MAX_COUNT";
+constexpr const char* kUcxSize = "UCX_RCACHE_MAX_SIZE";
+constexpr const char* kLibfabricSize = "FI_MR_CACHE_MAX_SIZE";
+
 struct Version {
   unsigned major = 0, minor = 0;
 };
@@ -54,8 +59,8 @@ void find_ucx(std::vector<CacheAbove>& caches) {
   });
   if (!found) return;
   CacheAbove ucx{fmt::format("UCX {}.{}", found->major, found->minor),
-                 {{"UCX_RCACHE_ENABLE", "n"}},
-                 {"UCX_RCACHE_MAX_SIZE"},
+                 {{kUcxEnable, "n"}},
+                 {kUcxSize},
                  {"UCX_RCACHE_MAX_REGIONS"}};
   // Before 1.16 its InfiniBand part had a cache of its own.
   if (found->major == 1 && found->minor < 16) {
@@ -78,9 +83,9 @@ void find_libfabric(std::vector<CacheAbove>& caches) {
   });
   if (!found) return;
   CacheAbove libfabric{fmt::format("libfabric {}.{}", found->major, found->minor),
-                       {{"FI_MR_CACHE_MAX_COUNT", "0"}},
-                       {"FI_MR_CACHE_MAX_SIZE"},
-                       {"FI_MR_CACHE_MAX_COUNT"}};
+                       {{kLibfabricCount, "0"}},
+                       {kLibfabricSize},
+                       {kLibfabricCount}};
   libfabric.is_met =
       front_reach({"libfabric.so.1", "libfabric.so.1//libfabric/libverbs-fi.so"}) == FrontReach::reached;
   caches.push_back(std::move(libfabric));
@@ -104,6 +109,16 @@ const std::vector<CacheAbove>& caches_above() {
   static const std::vector<CacheAbove> caches = find_caches();
   return caches;
 }
+
+std::string limit_caches_command(std::uint64_t bytes) {
+  constexpr std::uint64_t kKiB = 1024, kMiB = kKiB * kKiB;
+  const std::string size = bytes % kMiB == 0   ? fmt::format("{}m", bytes / kMiB)
+                           : bytes % kKiB == 0 ? fmt::format("{}k", bytes / kKiB)
+                                               : fmt::format("{}", bytes);
+  return fmt::format("export {}={} {}={}", kUcxSize, size, kLibfabricSize, bytes);
+}
+
+std::string caches_off_command() { return fmt::format("export {}=n {}=0", kUcxEnable, kLibfabricCount); }
 
 std::string caches_to_switch_off() {
   std::string settings;

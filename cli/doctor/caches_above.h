@@ -3,6 +3,7 @@
 // are installed, in which version, and the documented variables that switch their caches off or limit them.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <utility>
 #include <vector>
@@ -20,6 +21,12 @@ struct CacheAbove {
 /// Returns the caches of the libraries that programs started from here would find. Loads them.
 /// Once in this process.
 const std::vector<CacheAbove>& caches_above();
+
+/// The command that limits the caches of UCX and libfabric to so many bytes, whichever the program uses.
+std::string limit_caches_command(std::uint64_t bytes);
+
+/// The command that switches them off.
+std::string caches_off_command();
 
 /// For kCachesOffVariable: the caches that are met by the front, without variables that the user has set.
 std::string caches_to_switch_off();

@@ -67,15 +67,16 @@ void report(const Arguments& arguments) {
   const SiteText site_text = [&](const runlog::CallSite& site) { return places.text(site); };
   if (!arguments.trace.empty()) save_trace(arguments.trace, result, arguments.logs, site_text);
   if (!arguments.plot.empty()) save_plot(arguments.plot, result);
-  const std::optional<Strategies> strategies = strategies_of(result, arguments.logs);
+  std::optional<Strategies> strategies = strategies_of(result, arguments.logs);
+  if (strategies) reconcile(result, *strategies);
   const std::optional<LibrariesPart> held = held_by_libraries(result, arguments.logs);
   const PlacementFigures hugepages = hugepages_of(arguments.logs);
   const Strategies* const simulated = strategies ? &*strategies : nullptr;
   const ArenaFigures arena = arena_of(arguments.logs);
-  const Verdict verdict =
-      arena.served
-          ? arena_verdict(result, arena)
-          : verdict_of(result, simulated, typed_program(result.command, result.job_ranks), site_text);
+  const Verdict verdict = arena.served
+                              ? arena_verdict(result, arena)
+                              : verdict_of(result, simulated, held ? &*held : nullptr,
+                                           typed_program(result.command, result.job_ranks), site_text);
   if (!arguments.html.empty())
     save_html(arguments.html, result, arguments.logs, {simulated, nullptr, held ? &*held : nullptr}, verdict,
               site_text);

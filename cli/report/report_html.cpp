@@ -119,9 +119,11 @@ std::string verdict_html(const Verdict& verdict) {
 }
 
 /// Registered memory and time, of this run or simulated.
-std::string memory_tiles(const char* who, const runlog::RegisteredBytes& b, double added, double seconds) {
+/// `compares`: with leave-pinned; less memory is no merit where transfers were refused.
+std::string memory_tiles(const char* who, const runlog::RegisteredBytes& b, double added, double seconds,
+                         bool compares) {
   const auto against = [&](double value, double reference) {
-    return b.bounds_known && reference > 0
+    return compares && b.bounds_known && reference > 0
                ? fmt::format(" ({} against leave-pinned)", change_text(value, reference, 0))
                : std::string();
   };
@@ -138,7 +140,8 @@ std::string measured_tiles(const Report& r, const Strategies* strategies) {
   const simulate::Result* const helper = row_of(strategies, RetentionKind::helper);
   std::string out;
   if (helper != nullptr)
-    out = memory_tiles("simulated helper: ", helper->registered, helper->cost.added(), helper->seconds);
+    out = memory_tiles("simulated helper: ", helper->registered, helper->cost.added(), helper->seconds,
+                       helper->acquires.bounced == 0);
   return out +
          tile(bytes_text(static_cast<double>(r.registered().leave_pinned_peak)),
               "leave-pinned: all memory of transfers") +
@@ -150,7 +153,7 @@ std::string tiles_html(const Report& r, const Strategies* strategies) {
   const std::string tiles =
       is_measured(r)
           ? measured_tiles(r, strategies)
-          : memory_tiles("", r.registered(), r.cost.added(), r.wall_seconds) +
+          : memory_tiles("", r.registered(), r.cost.added(), r.wall_seconds, r.acquires.bounced == 0) +
                 tile(count_text(r.acquires.misses),
                      fmt::format("of {} missed", plural_text(r.acquires.total, "transfer", "transfers"))) +
                 tile(count_text(r.acquires.late), "of them late: their memory had been used before");
@@ -204,8 +207,9 @@ std::string strategies_html(const Report& r, const ReportParts& parts) {
   std::string out = element("h2", "What each strategy would hold and cost");
   out += fmt::format("<p class=\"soft\">These figures are {}.</p>\n",
                      escaped(strategies_title(*parts.strategies)));
-  out += table_html(strategies_table(*parts.strategies));
-  if (!parts.strategies->what_if.empty()) out += table_html(what_if_table(*parts.strategies));
+  out += table_html(strategies_table(*parts.strategies, r));
+  if (const Table table = what_if_table(*parts.strategies); table.rows().size() > 1)
+    out += element("p", kWhatIfMeaning) + table_html(table);
   if (parts.grid == nullptr) return out;
   out += element("h2", "What if: strategies, limits and time budgets");
   if (const std::vector<PlotPanel> panels = grid_panels(r, *parts.grid); !panels.empty())

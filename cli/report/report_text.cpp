@@ -107,7 +107,7 @@ std::string measured_summary(const Report& r, const Strategies* strategies) {
         fmt::format(": {} from and to {} of memory", plural_text(r.acquires.total, "transfer", "transfers"),
                     bytes_text(static_cast<double>(b.leave_pinned_peak)));
   if (strategies == nullptr) return out + "\n";
-  return out + "; memory and time of each strategy,\n" + strategies_text(*strategies, "pinion: ");
+  return out + "; memory and time of each strategy,\n" + strategies_text(*strategies, r, "pinion: ");
 }
 
 std::string acted_summary(const Report& r) {
@@ -158,7 +158,7 @@ std::string report_text(const Report& r, const Strategies* strategies, const Lib
   std::string out = fmt::format("Pinion report: {}\n", r.command) + to_text(verdict, "  ");
   out += run_section(r, held) + registered_section(r);
   if (strategies)
-    out += section("What each strategy would hold and cost") + strategies_text(*strategies, "  ") +
+    out += section("What each strategy would hold and cost") + strategies_text(*strategies, r, "  ") +
            what_if_text(*strategies, "  ");
   return out + transfers_section(r) + copies_section(r) + prediction_section(r) + time_section(r) +
          domains_section(r) + call_sites_section(r, site_text) + section("Ranks") + ranks_table(r).text(2);

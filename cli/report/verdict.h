@@ -7,6 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "cli/report/choice.h"
+#include "cli/report/libraries_part.h"
 #include "cli/report/report_json.h"
 #include "cli/simulate/strategies.h"
 #include "engine/engine_options.h"
@@ -19,9 +21,20 @@ struct Advice {
   std::string command;  ///< to type
 };
 
+/// A way to run the program that a verdict chose among.
+struct JudgedWay {
+  std::string name;
+  WayFigures figures;
+};
+
 struct Verdict {
   std::vector<std::string> sentences;
   std::vector<Advice> advice;
+  std::vector<JudgedWay> ways;
+  /// "keep what you have", "nothing to gain", "too short to tell", or the way that is recommended; empty:
+  /// nothing was chosen.
+  std::string choice;
+  std::string library_choice;  ///< the way that a variable of the MPI library stands for; empty: none
 };
 
 /// The program of a run as the user would type it, around `pinion run`: "mpirun -n 2 " and "./app".
@@ -34,34 +47,14 @@ TypedProgram typed_program(const std::string& command, int ranks);
 /// The name of a call site, for people.
 using SiteText = std::function<std::string(const runlog::CallSite&)>;
 
-/// `strategies`: null where nothing could be simulated.
-Verdict verdict_of(const runlog::Report& report, const Strategies* strategies, const TypedProgram& program,
-                   const SiteText& site_text);
-
-/// A strategy of `pinion compare`: medians.
-struct ComparedRow {
-  std::string name;
-  runlog::RegisteredBytes bytes;
-  double seconds, least_seconds, most_seconds;  ///< of the run
-  double added_seconds;                         ///< by registration, as the logs account for it
-  std::string command;                          ///< to type
-  std::string logs;                             ///< of one run
-};
-Verdict verdict_of(const std::vector<ComparedRow>& rows);
-
-/// A row of `pinion simulate`, of one workload.
-struct SimulatedRow {
-  Options options;  ///< of a run like it
-  const simulate::Result* result;
-};
-/// Adds to a verdict; `name`: of the workload, empty where there is one.
-void judge(Verdict& verdict, const std::string& name, const TypedProgram& program,
-           const std::vector<SimulatedRow>& rows);
+/// `strategies`: null where nothing could be simulated. `held`: by libraries; null: not known.
+Verdict verdict_of(const runlog::Report& report, const Strategies* strategies, const LibrariesPart* held,
+                   const TypedProgram& program, const SiteText& site_text);
 
 /// Sentences as a paragraph and the advice below it; each line begins with `indent` and has 100 columns at
 /// most, but for commands.
 std::string to_text(const Verdict& verdict, const std::string& indent);
-/// {sentences[], advice[{text, command}]}
+/// {sentences[], advice[{text, command}], choice, library_choice, ways[{way, figures}]}
 Json to_json(const Verdict& verdict);
 
 }  // namespace pinion::cli

@@ -4,9 +4,13 @@
 
 #include <algorithm>
 
+#include "cli/report/recommendation.h"
 #include "cli/report/report_tables.h"
 #include "cli/report/verdict.h"
+#include "cli/run/compare_verdict.h"
+#include "cli/simulate/strategies.h"
 #include "cli/text.h"
+#include "cli/typed.h"
 
 namespace pinion::cli {
 
@@ -177,17 +181,36 @@ std::string tables_text(const std::vector<ComparedStrategy>& strategies, bool be
   return below ? out + "\n" + nic_table(strategies) : out;
 }
 
+/// The strategy whose run is simulated under others: leave-pinned keeps the program's own times best.
+const ComparedStrategy* to_simulate(const std::vector<ComparedStrategy>& strategies) {
+  const ComparedStrategy* found = nullptr;
+  for (const ComparedStrategy& s : strategies)
+    if (reported(s) && !s.row.limited &&
+        (found == nullptr || s.row.retention == to_string(RetentionKind::leave_pinned)))
+      found = &s;
+  return found;
+}
+
 Verdict verdict_of(const CompareArguments& arguments, const std::vector<ComparedStrategy>& strategies) {
   const bool by_logs = all_reported(strategies);
   std::vector<ComparedRow> rows;
   for (const ComparedStrategy& s : strategies) {
     const Spread w = by_logs ? run_length(s) : elapsed(s);
-    rows.push_back({s.row.name, reported(s) ? medians_of_bytes(s) : runlog::RegisteredBytes{}, w.median,
-                    w.least, w.most,
-                    reported(s) ? median(s, [](const auto& r) { return r.cost.added(); }) : 0,
-                    typed(s.row, s.flags, s.variables, arguments.command), s.runs.front().logs});
+    const bool has_logs = reported(s);
+    rows.push_back(
+        {s.row.name, has_logs ? medians_of_bytes(s) : runlog::RegisteredBytes{},
+         has_logs ? static_cast<std::uint64_t>(median(s, [](const auto& r) { return r.acquires.bounced; }))
+                  : 0,
+         w.median, w.least, w.most, has_logs ? median(s, [](const auto& r) { return r.cost.added(); }) : 0,
+         s.runs.size(), typed(s.row, s.flags, s.variables, arguments.command)});
   }
-  return cli::verdict_of(rows);
+  const ComparedStrategy* const simulated = to_simulate(strategies);
+  if (simulated == nullptr) return cli::verdict_of(rows, {});
+  const ComparedRun& run = simulated->runs.front();
+  const std::optional<Strategies> ways = strategies_of(*run.report, {run.logs});
+  return cli::verdict_of(
+      rows, situation_of(*run.report, ways ? &*ways : nullptr, held_by_libraries(*run.report, {run.logs}),
+                         {"", quoted(arguments.command)}));
 }
 
 std::string device_note(const CompareArguments& arguments) {

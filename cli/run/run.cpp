@@ -13,6 +13,7 @@
 #include "cli/option_flags.h"
 #include "cli/report/arena.h"
 #include "cli/report/hugepages.h"
+#include "cli/report/libraries_part.h"
 #include "cli/report/prometheus.h"
 #include "cli/report/report_text.h"
 #include "cli/report/source_places.h"
@@ -41,12 +42,15 @@ void print_summary(const std::string& directory, const Options& options, const C
     print_error_line(error.code == ENOENT ? no_log_text(options, status) : error.message);
     return;
   }
-  const std::optional<Strategies> strategies = strategies_of(report, {directory});
+  std::optional<Strategies> strategies = strategies_of(report, {directory});
+  if (strategies) reconcile(report, *strategies);
   const Strategies* const simulated = strategies ? &*strategies : nullptr;
   SourcePlaces places;
   const SiteText site_text = [&](const runlog::CallSite& site) { return places.text(site); };
-  const Verdict verdict = arena.served ? arena_verdict(report, arena)
-                                       : verdict_of(report, simulated, {"", quoted(command)}, site_text);
+  const std::optional<LibrariesPart> held = held_by_libraries(report, {directory});
+  const Verdict verdict =
+      arena.served ? arena_verdict(report, arena)
+                   : verdict_of(report, simulated, held ? &*held : nullptr, {"", quoted(command)}, site_text);
   fmt::print(stderr, "{}", summary_text(report, simulated, verdict));
 }
 

@@ -132,7 +132,11 @@ SimulateRow row_of(const SimulateArguments& arguments, const Workload& workload,
   check(set_option(options, "policy", arguments.machine.policy));
   check(set_option(options, "policy-every", arguments.machine.policy_every));
   (void)set_option(options, "predictor", choice.at("predictor"));  // some are for simulations alone
-  SimulateRow row{&workload, options, simulated(options), choice, {}, 0, arguments.values.nics.size() > 1};
+  const int ranks_of_node = std::max(1, workload.placement.ranks() / std::max(1, workload.placement.nodes()));
+  const ProcessMemory memory =
+      process_memory(workload.limit_bytes, recorded_options(workload.options), ranks_of_node);
+  SimulateRow row{&workload, options, simulated(options, memory),      choice,
+                  {},        0,       arguments.values.nics.size() > 1};
   Settings& settings = row.settings;
   settings.predictor = row.value("predictor");
   if (polls_always) settings.poll = 0;

@@ -6,14 +6,16 @@
 #include <algorithm>
 #include <cctype>
 #include <ctime>
+#include <deque>
 #include <memory>
 
 #include "cli/error_line.h"
 #include "cli/parser.h"
 #include "cli/progress.h"
-#include "cli/report/verdict.h"
+#include "cli/report/recommendation.h"
 #include "cli/simulate/firehose_study.h"
 #include "cli/simulate/rows.h"
+#include "cli/simulate/strategies.h"
 #include "cli/text.h"
 #include "engine/profile_file.h"
 #include "predict/profile.h"
@@ -59,32 +61,99 @@ std::vector<SimulateArguments> parts_of(const SimulateArguments& arguments) {
   return {helper, points, others};
 }
 
-/// Judges rows without noise and without a limit of the node, with the first value of each list but the
-/// limits'.
+/// The rows of a workload that its verdict is on: without noise and without a limit of the node, with the
+/// first value of each list but the limits'.
+std::vector<const SimulateRow*> plain_rows(const std::vector<SimulateRow>& rows, const Workload* workload) {
+  std::vector<const SimulateRow*> plain;
+  const SimulateRow* first = nullptr;
+  const auto is_plain = [&](const SimulateRow& row) {
+    return row.value("noise") == "none" && row.settings.node_limit == 0 &&
+           std::all_of(dimensions().begin(), dimensions().end(), [&](const Dimension& d) {
+             const std::string option = d.option;
+             return option == "limit" || option == "retention" || option == "lru-size" ||
+                    row.choice.at(option) == first->choice.at(option);
+           });
+  };
+  for (const SimulateRow& row : rows) {
+    if (row.workload != workload) continue;
+    if (first == nullptr) first = &row;
+    if (is_plain(row)) plain.push_back(&row);
+  }
+  return plain;
+}
+
+/// Simulates the ways that a user's rows lack, as far as two seconds of processor time go: for a verdict.
+class OtherWays {
+ public:
+  OtherWays(const std::vector<const SimulateRow*>& plain, std::vector<Way>& ways)
+      : like_(*plain.front()), ways_(ways) {
+    for (const SimulateRow* row : plain) ways_.push_back({row->options, &row->result});
+    for (const RetentionKind kind :
+         {RetentionKind::leave_pinned, RetentionKind::helper, RetentionKind::lru, RetentionKind::on_demand})
+      add({kind, "limit", "0"});
+    const simulate::Result& any = *ways_.front().result;
+    const auto a_node = static_cast<std::uint64_t>(std::max(1, any.ranks / std::max(1, any.nodes)));
+    for (const WayChange& change :
+         ways_to_try(any.registered.oracle_peak / a_node, any.registered.leave_pinned_peak / a_node))
+      add(change);
+  }
+
+ private:
+  void add(const WayChange& change) {
+    Options options = like_.options;
+    options.limit = 0;
+    check(set_option(options, "retention", to_string(change.retention)));
+    check(set_option(options, change.option, change.value));
+    const auto is_same = [&](const Way& way) {
+      return format_options(way.options) == format_options(options);
+    };
+    if (std::any_of(ways_.begin(), ways_.end(), is_same) || !allowance_.allows()) return;
+    simulate::Settings settings = like_.settings;
+    settings.retention = options.retention;
+    settings.limit = options.limit;
+    settings.lru_bytes = options.lru_size;
+    results_.push_back(simulate::simulate(*like_.workload, settings));
+    ways_.push_back({options, &results_.back()});
+  }
+
+  const SimulateRow& like_;
+  std::vector<Way>& ways_;
+  std::deque<simulate::Result> results_;
+  Allowance allowance_{2};
+};
+
 Verdict verdict_of(const std::vector<SimulateRow>& rows) {
   Verdict verdict;
-  for (std::size_t i = 0; i < rows.size();) {
-    const Workload* workload = rows[i].workload;
-    std::vector<SimulatedRow> of;
-    const SimulateRow& first = rows[i];
-    const auto is_plain = [&](const SimulateRow& row) {
-      return row.value("noise") == "none" && row.settings.node_limit == 0 &&
-             std::all_of(dimensions().begin(), dimensions().end(), [&](const Dimension& d) {
-               const std::string option = d.option;
-               return option == "limit" || option == "retention" ||
-                      row.choice.at(option) == first.choice.at(option);
-             });
-    };
-    for (; i < rows.size() && rows[i].workload == workload; ++i)
-      if (is_plain(rows[i])) of.push_back({rows[i].options, &rows[i].result});
+  const Workload* workload = nullptr;
+  for (const SimulateRow& row : rows) {
+    if (row.workload == workload) continue;
+    workload = row.workload;
+    const std::vector<const SimulateRow*> plain = plain_rows(rows, workload);
+    if (plain.empty()) continue;
     const bool is_log = !workload->log.empty(), is_only = rows.back().workload == rows.front().workload;
-    judge(verdict,
-          is_only  ? ""
-          : is_log ? workload->log
-                   : workload->pattern,
-          typed_program(is_log ? workload->command : "CMD", first.result.ranks), of);
+    Situation situation;
+    if (!is_only) situation.name = is_log ? workload->log : workload->pattern;
+    situation.simulated = "simulated";
+    situation.program = typed_program(is_log ? workload->command : "CMD", row.result.ranks);
+    const OtherWays others(plain, situation.ways);
+    situation.least_gain = least_gain_of(row.options, row.settings.minimum_gain.machine);
+    situation.has_library = workload->of_mpi;
+    recommend(verdict, situation);
   }
   return verdict;
+}
+
+/// On-demand is possible: an oracle of the same workload, noise and NIC holds no more.
+void bound_oracles(std::vector<SimulateRow>& rows) {
+  for (const SimulateRow& on_demand : rows) {
+    if (on_demand.settings.retention != RetentionKind::on_demand || on_demand.settings.limit != 0 ||
+        on_demand.settings.node_limit != 0)
+      continue;
+    for (SimulateRow& row : rows)
+      if (row.workload == on_demand.workload && row.value("noise") == on_demand.value("noise") &&
+          row.nic() == on_demand.nic())
+        bound_oracle(row.result.registered, on_demand.result);
+  }
 }
 
 /// Ranks that do the same have one profile: that of the first of them.
@@ -136,16 +205,17 @@ void run(const SimulateArguments& given) {
     if (profiled) write_profiles(row, arguments.profile);
   }
   progress.clear();
+  bound_oracles(rows);
+  const Verdict judged = arguments.study.empty() ? verdict_of(rows) : Verdict();
   if (!arguments.json) {
-    const std::string verdict = arguments.study.empty() ? to_text(verdict_of(rows), "") : "";
+    const std::string verdict = to_text(judged, "");
     fmt::print("{}{}{}", rows_text(rows, !arguments.study.empty()), verdict.empty() ? "" : "\n", verdict);
     return;
   }
   Json list = Json::array();
   for (const SimulateRow& row : rows) list.push_back(to_json(row));
-  fmt::print("{}", dump({{"schema", "pinion-simulate-1"},
-                         {"rows", std::move(list)},
-                         {"verdict", to_json(verdict_of(rows))}}));
+  fmt::print(
+      "{}", dump({{"schema", "pinion-simulate-1"}, {"rows", std::move(list)}, {"verdict", to_json(judged)}}));
 }
 
 // ---- the parser ----

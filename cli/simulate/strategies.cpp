@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <ctime>
 
 #include "base/machine_memory.h"
 #include "cli/command.h"
@@ -44,47 +43,41 @@ std::vector<std::string> table_header(const char* first) {
   return {first, "registered peak / mean", "seconds added", "misses", "bounced"};
 }
 
-void add_row(Table& table, const std::string& name, const simulate::Result& result) {
-  const double share = result.seconds > 0 ? result.cost.added() / result.seconds : 0;
-  table.add({name, pair_text(static_cast<double>(result.registered.peak), result.registered.mean),
-             fmt::format("{} ({})", seconds_text(result.cost.added()), percent_text(share)),
-             count_text(result.acquires.misses), count_text(result.acquires.bounced)});
+void add_row(Table& table, const std::string& name, const runlog::RegisteredBytes& bytes, double added,
+             double seconds, const runlog::Acquires& acquires) {
+  table.add({name, pair_text(static_cast<double>(bytes.peak), bytes.mean),
+             fmt::format("{} ({})", seconds_text(added), percent_text(seconds > 0 ? added / seconds : 0)),
+             count_text(acquires.misses), count_text(acquires.bounced)});
 }
 
-/// Whether another simulation, about as long as the longest so far, ends within so many seconds of
-/// processor time.
-class Allowance {
- public:
-  explicit Allowance(int seconds) : seconds_(seconds) {}
-
-  bool allows() {
-    const std::clock_t now = std::clock();
-    longest_ = std::max(longest_, now - last_);
-    last_ = now;
-    return now - start_ + longest_ < seconds_ * CLOCKS_PER_SEC;
-  }
-
- private:
-  int seconds_;
-  std::clock_t start_ = std::clock(), last_ = start_, longest_ = 0;
-};
+void add_row(Table& table, const std::string& name, const simulate::Result& result) {
+  add_row(table, name, result.registered, result.cost.added(), result.seconds, result.acquires);
+}
 
 /// Limits between the most that a process's transfers need at one time and the most that it ever used.
-std::vector<std::string> limits_to_try(const runlog::Report& report) {
-  std::uint64_t least = 0, most = 0;
-  for (const runlog::RankReport& rank : report.per_rank) {
-    least = std::max(least, rank.registered.oracle_peak);
-    most = std::max(most, rank.registered.leave_pinned_peak);
-  }
+std::vector<std::string> limits_between(std::uint64_t least, std::uint64_t most) {
   std::vector<std::string> limits;
   if (least == 0 || least >= most) return limits;
   for (const std::uint64_t parts : {0, 1, 2, 4}) {  // of eight
-    const std::uint64_t limit = least + (most - least) * parts / 8;
+    const std::uint64_t limit = least + (most - least) / 8 * parts;
     const std::uint64_t unit = limit >= (8 << 20) ? 1 << 20 : 64 << 10;
     const std::string text = format_size((limit + unit - 1) / unit * unit);
     if (limits.empty() || limits.back() != text) limits.push_back(text);
   }
   return limits;
+}
+
+struct Needs {
+  std::uint64_t least = 0, most = 0;
+};
+/// The most of a process.
+Needs needs_of(const runlog::Report& report) {
+  Needs needs;
+  for (const runlog::RankReport& rank : report.per_rank) {
+    needs.least = std::max(needs.least, rank.registered.oracle_peak);
+    needs.most = std::max(needs.most, rank.registered.leave_pinned_peak);
+  }
+  return needs;
 }
 
 class Simulator {
@@ -101,16 +94,19 @@ class Simulator {
 
   Strategies run() {
     Progress progress("pinion: simulating from the log");
-    std::vector<RetentionKind> kinds = {RetentionKind::on_demand, RetentionKind::leave_pinned,
-                                        RetentionKind::helper};
-    if (options_.retention == RetentionKind::lru) kinds.push_back(RetentionKind::lru);
-    for (const RetentionKind kind : kinds) {
+    for (const RetentionKind kind :
+         {RetentionKind::on_demand, RetentionKind::leave_pinned, RetentionKind::lru, RetentionKind::helper}) {
       progress.step(fmt::format("strategy {}", to_string(kind)));
       strategies_.rows.push_back({to_string(kind), simulate({{"retention", to_string(kind)}})});
     }
     progress.step("other limits and time budgets");
-    for (const std::string& limit : limits_to_try(report_)) try_helper("limit", limit);
-    if (options_.time_budget > 0) try_helper("time-budget", format_share(4 * options_.time_budget));
+    if (options_.limit != 0)
+      for (const RetentionKind kind : {RetentionKind::leave_pinned, RetentionKind::helper})
+        try_way({kind, "limit", "0"});
+    const Needs needs = needs_of(report_);
+    for (const WayChange& change : ways_to_try(needs.least, needs.most)) try_way(change);
+    if (options_.time_budget > 0)
+      try_way({RetentionKind::helper, "time-budget", format_share(4 * options_.time_budget)});
     return std::move(strategies_);
   }
 
@@ -142,7 +138,8 @@ class Simulator {
   }
 
   void add_line(std::string name, const Changes& changes) {
-    std::vector<std::string> limits = limits_to_try(report_);
+    const Needs needs = needs_of(report_);
+    std::vector<std::string> limits = limits_between(needs.least, needs.most);
     limits.push_back("0");
     WhatIfGrid::Line line{std::move(name), {}};
     for (const std::string& limit : limits) {
@@ -161,16 +158,20 @@ class Simulator {
     Options options = options_;
     for (const auto& [name, value] : changes)
       if (const Error error = set_option(options, name, value)) throw Failure(error.message);
-    simulate::Settings settings = simulated(options);
+    simulate::Settings settings = simulated(
+        options,
+        process_memory(report_.limit_bytes, options_, static_cast<int>(report_.nodes.front().ranks)));
     settings.cores = workload_.cores;
     settings.nic = nic_;
     return simulate::simulate(workload_, settings);
   }
 
-  void try_helper(const char* option, const std::string& value) {
+  void try_way(const WayChange& change) {
     if (!allowance_.allows()) return;
+    const std::string retention = to_string(change.retention);
     strategies_.what_if.push_back(
-        {option, value, simulate({{"retention", to_string(RetentionKind::helper)}, {option, value}})});
+        {retention, change.option, change.value,
+         simulate({{"retention", retention}, {change.option.c_str(), change.value}})});
   }
 
   const runlog::Report& report_;
@@ -184,7 +185,50 @@ class Simulator {
 
 }  // namespace
 
-simulate::Settings simulated(const Options& options) {
+bool Allowance::allows() {
+  const std::clock_t now = std::clock();
+  longest_ = std::max(longest_, now - last_);
+  last_ = now;
+  return now - start_ + longest_ < seconds_ * CLOCKS_PER_SEC;
+}
+
+WayFigures figures_of(const simulate::Result& result) {
+  return {static_cast<double>(result.registered.peak), result.registered.mean, result.cost.added(),
+          result.acquires.bounced};
+}
+
+std::vector<WayChange> ways_to_try(std::uint64_t least, std::uint64_t most) {
+  std::vector<WayChange> ways;
+  const std::vector<std::string> limits = limits_between(least, most);
+  for (const std::string& limit : limits) {
+    ways.push_back({RetentionKind::leave_pinned, "limit", limit});
+    ways.push_back({RetentionKind::helper, "limit", limit});
+  }
+  for (const std::string& limit : limits) ways.push_back({RetentionKind::lru, "lru-size", limit});
+  for (const std::string& limit : limits) ways.push_back({RetentionKind::on_demand, "limit", limit});
+  return ways;
+}
+
+std::vector<Way> ways_of(const Strategies& strategies, const Options& options) {
+  std::vector<Way> ways;
+  const auto add = [&](const std::string& retention, const simulate::Result& result) -> Options& {
+    ways.push_back({options, &result});
+    (void)set_option(ways.back().options, "retention", retention);
+    return ways.back().options;
+  };
+  for (const Strategies::Row& row : strategies.rows) add(row.retention, row.result);
+  for (const Strategies::WhatIf& row : strategies.what_if)
+    (void)set_option(add(row.retention, row.result), row.option, row.value);
+  return ways;
+}
+
+ProcessMemory process_memory(std::uint64_t recorded_limit, const Options& options, int ranks_of_node) {
+  if (recorded_limit != 0 && options.limit == 0 && options.node_limit == 0) return {recorded_limit, false};
+  return {machine_memory() / 2 / static_cast<std::uint64_t>(std::max(1, ranks_of_node)),
+          true};  // find_limits()
+}
+
+simulate::Settings simulated(const Options& options, const ProcessMemory& memory) {
   simulate::Settings settings;
   settings.retention = options.retention;
   settings.predictor = options.predictor;
@@ -195,7 +239,7 @@ simulate::Settings simulated(const Options& options) {
   settings.lru_bytes = options.lru_size;
   settings.time_budget = {options.time_budget, options.start_credit};
   settings.helper_share = options.helper_share;
-  settings.minimum_gain = {options.minimum_gain, machine_memory()};
+  settings.minimum_gain = {options.minimum_gain, memory.bytes};
   settings.minimize_peak = options.minimize == Minimize::peak;
   settings.policy = options.policy;
   settings.policy_every = options.policy_every;
@@ -217,6 +261,27 @@ WhatIfGrid what_if_grid(const runlog::Report& report, const std::vector<std::str
   return Simulator(report, logs).grid();
 }
 
+void bound_oracle(runlog::RegisteredBytes& bytes, const simulate::Result& on_demand) {
+  if (on_demand.acquires.bounced != 0) return;
+  bytes.oracle_peak = std::min(bytes.oracle_peak, on_demand.registered.peak);
+  bytes.oracle_mean = std::min(bytes.oracle_mean, on_demand.registered.mean);
+}
+
+void reconcile(runlog::Report& report, Strategies& strategies) {
+  runlog::RegisteredBytes& of_run = report.nodes.front().registered;
+  if (strategies.ranks < strategies.of_ranks || strategies.covers_seconds > 0 || !of_run.bounds_known) return;
+  const Options options = recorded_options(report.options);
+  if (const auto* on_demand = row_of(&strategies, RetentionKind::on_demand)) bound_oracle(of_run, *on_demand);
+  for (Strategies::Row& row : strategies.rows) {
+    if (row.retention != to_string(RetentionKind::leave_pinned) || row.result.acquires.bounced != 0 ||
+        options.limit != 0 || options.node_limit != 0)
+      continue;
+    row.result.registered = of_run;
+    row.result.registered.peak = of_run.leave_pinned_peak;
+    row.result.registered.mean = of_run.leave_pinned_mean;
+  }
+}
+
 const simulate::Result* row_of(const Strategies* strategies, RetentionKind kind) {
   if (strategies == nullptr) return nullptr;
   for (const Strategies::Row& row : strategies->rows)
@@ -236,16 +301,32 @@ std::string strategies_title(const Strategies& strategies) {
                      part);
 }
 
-Table strategies_table(const Strategies& strategies) {
+Table strategies_table(const Strategies& strategies, const runlog::Report& report) {
   Table table(table_header("strategy"));
-  for (const auto& [retention, result] : strategies.rows) add_row(table, retention, result);
+  for (const auto& [retention, result] : strategies.rows) {
+    const bool is_own = report.acts != runlog::Acts::measured && retention == report.retention;
+    if (is_own)
+      add_row(table, retention + " (this run)", report.registered(), report.cost.added(), report.wall_seconds,
+              report.acquires);
+    else
+      add_row(table, retention, result);
+  }
   return table;
 }
 
+const char* const kWhatIfMeaning = "Other limits and budgets, those that no row beats:";
+
 Table what_if_table(const Strategies& strategies) {
-  Table table(table_header("helper with"));
-  for (const auto& [option, value, result] : strategies.what_if)
-    add_row(table, fmt::format("--{} {}", option, value), result);
+  std::vector<WayFigures> figures;
+  for (const Strategies::Row& row : strategies.rows) figures.push_back(figures_of(row.result));
+  for (const Strategies::WhatIf& row : strategies.what_if) figures.push_back(figures_of(row.result));
+  Table table(table_header("with"));
+  for (const std::size_t i : unbeaten(figures)) {
+    const auto row_of = figures.begin() + static_cast<std::ptrdiff_t>(i);
+    if (i < strategies.rows.size() || std::find(figures.begin(), row_of, *row_of) != row_of) continue;
+    const Strategies::WhatIf& row = strategies.what_if[i - strategies.rows.size()];
+    add_row(table, fmt::format("{} --{} {}", row.retention, row.option, row.value), row.result);
+  }
   return table;
 }
 
@@ -257,13 +338,15 @@ Table grid_table(const WhatIfGrid& grid) {
   return table;
 }
 
-std::string strategies_text(const Strategies& strategies, const std::string& indent) {
+std::string strategies_text(const Strategies& strategies, const runlog::Report& report,
+                            const std::string& indent) {
   return fmt::format("{}{}:\n", indent, strategies_title(strategies)) +
-         strategies_table(strategies).text(indent);
+         strategies_table(strategies, report).text(indent);
 }
 
 std::string what_if_text(const Strategies& strategies, const std::string& indent) {
-  return strategies.what_if.empty() ? std::string() : what_if_table(strategies).text(indent);
+  const Table table = what_if_table(strategies);
+  return table.rows().size() < 2 ? std::string() : indent + kWhatIfMeaning + "\n" + table.text(indent);
 }
 
 Json to_json(const Strategies& strategies) {
@@ -277,8 +360,8 @@ Json to_json(const Strategies& strategies) {
   Json rows = Json::array(), what_if = Json::array();
   for (const auto& [retention, result] : strategies.rows)
     rows.push_back(row({{"retention", retention}}, result));
-  for (const auto& [option, value, result] : strategies.what_if)
-    what_if.push_back(row({{"option", option}, {"value", value}}, result));
+  for (const auto& [retention, option, value, result] : strategies.what_if)
+    what_if.push_back(row({{"retention", retention}, {"option", option}, {"value", value}}, result));
   return {{"simulated", true},
           {"nic", strategies.nic},
           {"ranks", strategies.ranks},

@@ -1,6 +1,7 @@
 #include "runlog/process_figures.h"
 
 #include <algorithm>
+#include <string_view>
 
 #include "runlog/seconds.h"
 
@@ -24,6 +25,9 @@ Cost cost_of(const Log& log) {
   cost.helper_cpu = seconds(c.helper_cpu_ns);
   cost.helper_charged = seconds(c.helper_share_spent_ns);
   cost.leave_pinned = seconds(c.leave_pinned_registration_ns);
+  // Leave-pinned that no limit made register anew is what others are compared with.
+  if (std::string_view(log.header.retention) == "leave-pinned" && c.late == 0 && c.bounced == 0)
+    cost.leave_pinned = cost.registration() + cost.bookkeeping;
   cost.preempted = seconds(c.preempted_ns);
   return cost;
 }

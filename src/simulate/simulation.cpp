@@ -93,7 +93,10 @@ Result simulate(const Workload& workload, const Settings& settings) {
   result.cost.bookkeeping = mean(static_cast<double>(result.acquires.total) * workload.bookkeeping_ns);
   result.cost.helper_cpu = mean(sum.helper_cpu_ns);
   result.cost.helper_charged = mean(sum.helper_share_spent_ns);
-  result.cost.leave_pinned = mean(sum.leave_pinned_registration_ns);
+  // Every strategy keeps the same books, leave-pinned too; without a limit, all its time is its own.
+  result.cost.leave_pinned = mean(sum.leave_pinned_registration_ns) + result.cost.bookkeeping;
+  if (settings.retention == RetentionKind::leave_pinned && settings.limit == 0 && settings.node_limit == 0)
+    result.cost.leave_pinned = result.cost.registration() + result.cost.bookkeeping;
   result.budget = {mean(sum.budget_ns), mean(sum.budget_spent_ns), sum.budget_refused};
   result.helper_share = {mean(sum.helper_share_ns), mean(sum.helper_share_spent_ns)};
   result.prediction = runlog::prediction_of(sum);

@@ -314,6 +314,9 @@ void learn_machine(const std::vector<runlog::Log>& logs, Workload& workload) {
                               header.cores > 0 && std::max(header.local_ranks, 1) >= header.cores;
   if (header.memcpy_bytes_per_ns > 0) workload.memcpy_bytes_per_ns = header.memcpy_bytes_per_ns;
   workload.cores = std::max(0, header.cores);
+  workload.limit_bytes = header.limit_bytes;
+  workload.options = header.options;
+  workload.of_mpi = header.rank >= 0;
 }
 
 }  // namespace

@@ -41,6 +41,9 @@ struct Workload {
   double memcpy_bytes_per_ns = 10;  ///< of a bounce buffer: an assumption, for patterns
   double bookkeeping_ns = 100;      ///< of an acquire: an assumption, for patterns
   int cores = 0;                    ///< of a node; 0: not known
+  std::uint64_t limit_bytes = 0;    ///< that was in force in each process; 0: not known
+  std::string options;              ///< that differed from the defaults; of a pattern: empty
+  bool of_mpi = true;               ///< its processes were ranks
   bool contains_helpers = false;    ///< the recorded times: they contain the helpers' use of the ranks' cores
   /// Where events were lost: the recorded part of the run, in seconds; else 0.
   double covers_seconds = 0;

@@ -649,7 +649,168 @@ TEST_F(Verdicts, OfASimulationGivesTheRecordedProgramToType) {
   EXPECT_EQ(command({}), "mpirun -n 2 pinion run --minimum-gain 0 -- ./app");
   EXPECT_EQ(command({"--time-budget", "5%"}),
             "mpirun -n 2 pinion run --time-budget 5% --minimum-gain 0 -- ./app");
-  EXPECT_EQ(command({"--limit", "0,16M"}), "mpirun -n 2 pinion run --minimum-gain 0 --limit 16M -- ./app");
+  EXPECT_EQ(command({"--limit", "0,16M"}), "mpirun -n 2 pinion run --minimum-gain 0 -- ./app")
+      << "a limit that changes nothing is not asked for";
+}
+
+/// A verdict's choice against a search through all of its ways.
+class EveryVerdict : public Verdicts {
+ protected:
+  struct Judged {
+    double peak, mean, added;
+    std::uint64_t refused;
+  };
+  static Judged judged(const json& way) {
+    return {way.at("peak_bytes"), way.at("mean_bytes"), way.at("seconds_added"), way.at("bounced")};
+  }
+  static bool beats(const Judged& a, const Judged& b) {
+    return a.refused <= b.refused && a.peak <= b.peak && a.mean <= b.mean && a.added <= b.added &&
+           (a.peak < b.peak || a.mean < b.mean || a.added < b.added);
+  }
+  static bool beats_in_all(const Judged& a, const Judged& b) {
+    return a.refused <= b.refused && a.peak < b.peak && a.mean < b.mean && a.added < b.added;
+  }
+  static const json* named(const json& verdict, const std::string& name) {
+    for (const json& way : verdict.at("ways"))
+      if (way.at("way") == name) return &way;
+    return nullptr;
+  }
+
+  /// `seconds`: of the run. Nothing to gain: no unbeaten way frees a twentieth for a hundredth of the run.
+  static void expect_right(const json& verdict, double seconds, bool any_gain_counts) {
+    const std::string choice = verdict.at("choice");
+    std::vector<Judged> all;
+    std::uint64_t least_refused = UINT64_MAX;
+    for (const json& way : verdict.at("ways")) {
+      all.push_back(judged(way));
+      least_refused = std::min(least_refused, all.back().refused);
+    }
+    const auto none = [&](auto&& is_so) { return std::none_of(all.begin(), all.end(), is_so); };
+    for (const json& advice : verdict.at("advice"))
+      EXPECT_EQ(advice.at("command").get<std::string>().find("--device"), std::string::npos) << advice;
+    if (const json& library = verdict.at("library_choice"); !library.is_null()) {
+      const json* const way = named(verdict, library);
+      ASSERT_NE(way, nullptr) << library;
+      EXPECT_TRUE(none([&](const Judged& other) { return beats_in_all(other, judged(*way)); })) << library;
+      EXPECT_EQ(verdict["advice"][0]["command"].get<std::string>().find("export "), 0u);
+    }
+    if (const json* const chosen = named(verdict, choice)) {
+      EXPECT_EQ(judged(*chosen).refused, least_refused);
+      EXPECT_TRUE(none([&](const Judged& other) { return beats(other, judged(*chosen)); })) << choice;
+      EXPECT_FALSE(verdict.at("advice").empty());
+      return;
+    }
+    if (choice != "nothing to gain" || !any_gain_counts) {
+      EXPECT_TRUE(choice == "nothing to gain" || choice == "keep what you have" ||
+                  choice == "too short to tell")
+          << choice;
+      return;
+    }
+    const Judged pinned = judged(*named(verdict, "leave-pinned"));
+    EXPECT_TRUE(none([&](const Judged& way) {
+      const bool frees = way.peak < 0.95 * pinned.peak || way.mean < 0.95 * pinned.mean;
+      return frees && way.refused == least_refused && way.added <= pinned.added + 0.01 * seconds &&
+             none([&](const Judged& other) { return beats(other, way); });
+    }));
+  }
+
+  json verdict_on(const MadeRun& made, const std::string& name, bool of_mpi) {
+    for (int rank = 0; rank < (of_mpi ? 2 : 1); ++rank)
+      write_run(made, of_mpi ? rank : -1, of_mpi ? 2 : -1, name.c_str());
+    const Outcome o = pinion({"report", name, "--json"});
+    EXPECT_EQ(o.status, 0) << o.err;
+    return json::parse(o.out);
+  }
+};
+
+TEST_F(EveryVerdict, RecommendsNoWayThatAnotherBeats) {
+  struct Kind {
+    const char* name;
+    MadeRun made;
+    const char* choice = "";  ///< where it is known beforehand
+    bool of_mpi = true, any_gain_counts = true;
+  };
+  std::vector<Kind> kinds(14);
+  const auto set = [](Kind& kind, const char* name, auto&& change) {
+    kind.name = name;
+    change(kind);
+  };
+  set(kinds[0], "idle-between-uses", [](Kind& k) { k.made.held = 4 * kMillisecond; });
+  set(kinds[1], "measured", [](Kind& k) { k.made.only_measures(); });
+  set(kinds[2], "always-in-use", [](Kind& k) {
+    k.made.busy = k.made.turn - kMillisecond;
+    k.choice = "nothing to gain";
+  });
+  set(kinds[3], "short", [](Kind& k) {
+    k.made.turns = 2;
+    k.choice = "too short to tell";
+  });
+  set(kinds[4], "used-again-too-soon", [](Kind& k) {
+    k.made.turn = 2 * kMillisecond;
+    k.made.busy = 100 * kMicrosecond;
+    k.made.device_call = kMillisecond;
+  });
+  set(kinds[5], "a-limit-binds", [](Kind& k) {
+    k.made.limit = 2 * kBuffer;
+    k.made.options = "limit=2M";
+    k.made.buffers_without_room = 2;
+  });
+  set(kinds[6], "the-machine-refuses", [](Kind& k) {
+    k.made.limit = 2 * kBuffer;
+    k.made.buffers_without_room = 2;
+  });
+  set(kinds[7], "all-refused", [](Kind& k) {
+    k.made.limit = 64 << 10;
+    k.made.buffers_without_room = k.made.buffers;
+  });
+  set(kinds[8], "leave-pinned", [](Kind& k) {
+    k.made.retention = "leave-pinned";
+    k.made.options = "retention=leave-pinned";
+  });
+  set(kinds[9], "on-demand", [](Kind& k) {
+    k.made.retention = "on-demand";
+    k.made.options = "retention=on-demand";
+    k.made.held = 10 * kMicrosecond;
+    k.made.outcome = runlog::Outcome::miss;
+  });
+  set(kinds[10], "lru-below-libraries", [](Kind& k) {
+    k.made.acts = runlog::Acts::verbs;
+    k.made.retention = "lru";
+    k.made.options = "retention=lru,lru-size=2M";
+  });
+  set(kinds[11], "no-mpi", [](Kind& k) {
+    k.made.held = 4 * kMillisecond;
+    k.of_mpi = false;
+  });
+  set(kinds[12], "little-memory", [](Kind& k) {
+    k.made.options = "minimum-gain=auto";
+    k.made.limit = std::uint64_t{8} << 30;
+    k.any_gain_counts = false;
+    k.choice = "nothing to gain";
+  });
+  set(kinds[13], "helper-below-libraries", [](Kind& k) {
+    k.made.acts = runlog::Acts::verbs;
+    k.made.options = "device=emulated";
+  });
+  for (const Kind& kind : kinds) {
+    SCOPED_TRACE(kind.name);
+    const json report = verdict_on(kind.made, kind.name, kind.of_mpi);
+    const json& verdict = report.at("verdict");
+    ASSERT_GE(verdict.at("ways").size(), 4u);
+    expect_right(verdict, report.at("wall_seconds"), kind.any_gain_counts);
+    if (*kind.choice) {
+      EXPECT_EQ(verdict.at("choice"), kind.choice) << verdict;
+    }
+  }
+}
+
+TEST_F(EveryVerdict, RecommendsNoWayThatAnotherBeatsInPatterns) {
+  for (const char* pattern :
+       {"bt:S:4", "cg:S:4", "ft:S:4", "nested:1M:2", "irregular:1M:2", "no-reuse:1M:2"}) {
+    SCOPED_TRACE(pattern);
+    const json simulated = json::parse(pinion({"simulate", "--pattern", pattern, "--json"}).out);
+    expect_right(simulated.at("verdict"), simulated.at("rows").at(1).at("seconds"), true);
+  }
 }
 
 }  // namespace
