@@ -104,11 +104,16 @@ class MadeFabric {
     for (fid* object : {&fabric_.fid, &domain.fid, &addresses_.fid, &queue_.fid, &endpoint.fid})
       object->ops = &close_ops_;
     address_ops_.insert = [](fid_av*, const void*, std::size_t, fi_addr_t* to, std::uint64_t, void*) {
-      *to = 0;
+      *to = made_->next_address_++;
       return made_->call("fi_av_insert") == 0 ? 1 : 0;
     };
     addresses_.ops = &address_ops_;
-    queue_ops_.read = [](fid_cq*, void* into, std::size_t count) { return made_->read_queue(into, count); };
+    queue_ops_.read = [](fid_cq*, void* into, std::size_t count) {
+      return made_->read_queue(into, count, nullptr);
+    };
+    queue_ops_.readfrom = [](fid_cq*, void* into, std::size_t count, fi_addr_t* sources) {
+      return made_->read_queue(into, count, sources);
+    };
     queue_ops_.readerr = [](fid_cq*, fi_cq_err_entry* into, std::uint64_t) {
       return made_->read_error(*into);
     };
@@ -187,6 +192,8 @@ class MadeFabric {
   std::string raw_key = "a key of 20 bytes...";
   /// Raw keys name their region, and a transfer needs one that is mapped; otherwise all keys are alike.
   bool checks_raw_keys = false;
+  /// The peer that sends; messages have it as their source, if the provider has FI_SOURCE.
+  fi_addr_t source = 0;
   /// Keys that the program has taken.
   std::set<std::uint64_t> taken;
   /// Each call of a provider by its name: 0, or the error (negative) that it ends with. Under the mutex.
@@ -312,7 +319,7 @@ class MadeFabric {
     if (const int code = refuse(name))
       errors_.push_back({context, -code});
     else
-      completions_.push_back({context, 0, bytes});
+      completions_.push_back({{context, 0, bytes}, source});
   }
   ssize_t send(const fi_msg& message) {
     const std::lock_guard lock(mutex_);
@@ -347,14 +354,15 @@ class MadeFabric {
     complete(message.context, 0);
     return 0;
   }
-  ssize_t read_queue(void* into, std::size_t count) {
+  ssize_t read_queue(void* into, std::size_t count, fi_addr_t* sources) {
     const std::lock_guard lock(mutex_);
     if (const int code = refuse("fi_cq_read")) return code;
     if (!errors_.empty()) return -FI_EAVAIL;
     ssize_t given = 0;
     for (auto* entry = static_cast<fi_cq_msg_entry*>(into);
          !completions_.empty() && std::size_t(given) < count; ++given) {
-      entry[given] = completions_.front();
+      entry[given] = completions_.front().entry;
+      if (sources != nullptr) sources[given] = completions_.front().source;
       completions_.pop_front();
     }
     return given == 0 ? -FI_EAGAIN : given;
@@ -434,7 +442,12 @@ class MadeFabric {
     int code;
   };
   std::deque<Posted> receives_;
-  std::deque<fi_cq_msg_entry> completions_;
+  struct Completed {
+    fi_cq_msg_entry entry;
+    fi_addr_t source;
+  };
+  std::deque<Completed> completions_;
+  fi_addr_t next_address_ = 0;  ///< peers have the numbers of their ranks
   std::deque<Failed> errors_;
 };
 

@@ -16,6 +16,8 @@
 #include "pinion/pinion.h"
 #include "support/made_fabric.h"
 #include "support/own_endpoint_fixture.h"
+#include "transfer/bootstrap/bootstrap.h"
+#include "transfer/endpoint/message.h"
 
 namespace pinion::transfer {
 namespace {
@@ -224,6 +226,72 @@ TEST_F(TransferEndpointFaults, StrangersMessagesAreDropped) {
   const Error error = use(*made.endpoint, notes);
   EXPECT_FALSE(error) << error.message;
   EXPECT_EQ(notes.texts, std::vector<std::string>{"text"});
+}
+
+/// Process 0 of a job of two over a made fabric. The test speaks for the other one, whose card lies there.
+class TransferEndpointSources : public TransferEndpointFaults {
+ protected:
+  void join(MadeFabric& fabric) {
+    FabricEndpointOptions options = this->options();
+    options.job.peers = 2;
+    Directory directory;
+    ASSERT_FALSE(directory.open(options.job.directory));
+    Card other = own_card({1, 2, options.job.directory});
+    other.provider = "tcp";
+    other.address = {'m', 'a', 'd', 'e', 0};
+    ASSERT_FALSE(directory.publish(other));
+    made_ = open_fabric_endpoint(fabric.library(), options);
+    ASSERT_FALSE(made_.error) << made_.error.message;
+    made_.endpoint->handle(2, notes_);
+    ASSERT_FALSE(made_.endpoint->connect());
+    std::vector<Card> cards;
+    ASSERT_FALSE(directory.collect(2, kSecond, cards));
+    token_ = cards[0].token;
+  }
+  /// A message that names process 1 as its sender arrives from that address.
+  void arrive(MadeFabric& fabric, fi_addr_t source, unsigned kind, std::uint32_t number) {
+    fabric.source = source;
+    char wire[kMessageHeader + 4] = {};
+    write_header(wire, token_, {1, kind, number, nullptr, 4});
+    std::memcpy(wire + kMessageHeader, "text", 4);
+    const iovec bytes{wire, sizeof wire};
+    fi_msg message{};
+    message.msg_iov = &bytes;
+    message.iov_count = 1;
+    ASSERT_EQ(fi_sendmsg(&fabric.endpoint, &message, 0), 0);
+    while (made_.endpoint->progress() > 0) continue;
+  }
+  bool has_lost_peer() const { return made_.endpoint->send(1, 2, "text", 4, nullptr).code == ECONNRESET; }
+
+  FabricEndpointResult made_;  ///< ended by the test, before its fabric
+  Notes notes_;
+  std::uint64_t token_ = 0;
+};
+
+TEST_F(TransferEndpointSources, APeerSpeaksInItsOwnName) {
+  MadeFabric fabric({{"tcp", 0, 8, FI_MSG | FI_RMA | FI_SOURCE, 0, FI_THREAD_SAFE, FI_PROGRESS_AUTO}});
+  join(fabric);
+  arrive(fabric, FI_ADDR_UNSPEC, 2, 1);
+  EXPECT_EQ(notes_.texts.size(), 1U) << "the provider does not know all sources";
+  arrive(fabric, 0, 2, 2);
+  EXPECT_EQ(notes_.texts.size(), 1U) << "of another peer";
+  arrive(fabric, 1, 2, 2);
+  EXPECT_EQ(notes_.texts.size(), 2U) << "the dropped one has no number";
+  arrive(fabric, FI_ADDR_UNSPEC, 2, 3);
+  EXPECT_EQ(notes_.texts.size(), 2U) << "its source was known before";
+  arrive(fabric, 0, kLeave, 3);
+  EXPECT_FALSE(has_lost_peer());
+  arrive(fabric, 1, kLeave, 3);
+  EXPECT_TRUE(has_lost_peer());
+  made_.endpoint.reset();
+}
+
+TEST_F(TransferEndpointSources, WithoutSourcesNamesAreBelieved) {
+  MadeFabric fabric({{"tcp", 0, 8, FI_MSG | FI_RMA, 0, FI_THREAD_SAFE, FI_PROGRESS_AUTO}});
+  join(fabric);
+  arrive(fabric, 0, 2, 1);
+  EXPECT_EQ(notes_.texts.size(), 1U);
+  made_.endpoint.reset();
 }
 
 TEST_F(TransferEndpointFaults, ManyThreadsTransferAtATime) {

@@ -27,8 +27,6 @@
 #include "transfer/endpoint/queue_wait.h"
 #include "transfer/endpoint/receives.h"
 
-struct fi_cq_msg_entry;
-
 namespace pinion::transfer {
 
 class OpenEndpoint final : public FabricEndpoint {
@@ -70,10 +68,10 @@ class OpenEndpoint final : public FabricEndpoint {
   unsigned advance();
   unsigned drain();
   unsigned give_up(int code);
-  void complete(const fi_cq_msg_entry& completion);
+  void complete(const fi_cq_msg_entry& completion, fi_addr_t source);
   bool take_error();
   unsigned bury();
-  void deliver(const void* wire, std::size_t bytes);
+  void deliver(const void* wire, std::size_t bytes, fi_addr_t source);
 
   const Duration silence_;
   const pid_t owner_;

@@ -4,6 +4,7 @@
 #include <rdma/fi_cm.h>
 #include <rdma/fi_errno.h>
 
+#include <algorithm>
 #include <cerrno>
 
 namespace pinion::transfer {
@@ -18,22 +19,24 @@ void close_one(Fid*& object) {
 
 }  // namespace
 
+/// Prefers the strongest completion, and then messages whose sources the provider names.
 Error FabricObjects::choose(const std::string& choice) {
   FabricInfos::Wish wish;
-  wish.caps = FI_MSG | FI_RMA;
   wish.mode = FI_CONTEXT | FI_CONTEXT2;
   wish.message_order = FI_ORDER_SAS;
   wish.threading = FI_THREAD_SAFE;
-  wish.completion = delivery = FI_DELIVERY_COMPLETE;
-  Error error = infos_.ask(wish);
-  if (!error) info = infos_.choose(choice, error);
-  if (info != nullptr || (error && error.code != ENODEV)) return error;
-  error = {};
-  wish.completion = 0;
-  delivery = FI_TRANSMIT_COMPLETE;
-  error = infos_.ask(wish);
-  if (!error) info = infos_.choose(choice, error);
-  return error;
+  for (const std::uint64_t completion : {std::uint64_t{FI_DELIVERY_COMPLETE}, std::uint64_t{0}}) {
+    delivery = completion != 0 ? completion : FI_TRANSMIT_COMPLETE;
+    for (const std::uint64_t source : {std::uint64_t{FI_SOURCE}, std::uint64_t{0}}) {
+      wish.caps = FI_MSG | FI_RMA | source;
+      wish.completion = completion;
+      Error error = infos_.ask(wish);
+      if (!error) info = infos_.choose(choice, error);
+      const bool is_last = completion == 0 && source == 0;
+      if (info != nullptr || is_last || (error && error.code != ENODEV)) return error;
+    }
+  }
+  return {};
 }
 
 int FabricObjects::open_queue(std::size_t entries) {
@@ -85,6 +88,12 @@ void FabricObjects::forget() {
   addresses = nullptr;
   domain = nullptr;
   fabric = nullptr;
+}
+
+ssize_t FabricObjects::read(std::span<fi_cq_msg_entry> entries, std::span<fi_addr_t> sources) const {
+  std::fill(sources.begin(), sources.end(), FI_ADDR_UNSPEC);
+  return (info->caps & FI_SOURCE) != 0 ? fi_cq_readfrom(queue, entries.data(), entries.size(), sources.data())
+                                       : fi_cq_read(queue, entries.data(), entries.size());
 }
 
 Error FabricObjects::name(std::vector<unsigned char>& address) const {

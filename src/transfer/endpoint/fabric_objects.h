@@ -5,7 +5,11 @@
 #include "device/fabric/fabric_infos.h"
 
 #ifdef PINION_HAS_LIBFABRIC
+#include <rdma/fi_eq.h>
+#include <sys/types.h>
+
 #include <cstdint>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,6 +31,9 @@ class FabricObjects {
   /// The own address, for peers.
   Error name(std::vector<unsigned char>& address) const;
   Error insert(const std::vector<unsigned char>& address, fi_addr_t& peer);
+  /// Reads completions, as many as there are, as fi_cq_read() does; `sources` names the peers whose messages
+  /// have arrived, FI_ADDR_UNSPEC where the provider does not know.
+  ssize_t read(std::span<fi_cq_msg_entry> entries, std::span<fi_addr_t> sources) const;
   std::string provider() const { return info->fabric_attr->prov_name; }
   bool has_mode(int mode) const { return (fabric_mr_mode(*info) & mode) != 0; }
 

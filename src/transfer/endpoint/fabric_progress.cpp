@@ -83,9 +83,10 @@ bool OpenEndpoint::close_connections(Peer peer) {
 
 // ---- progress
 
-void OpenEndpoint::deliver(const void* wire, std::size_t bytes) {
+/// A message in another peer's name is dropped.
+void OpenEndpoint::deliver(const void* wire, std::size_t bytes, fi_addr_t source) {
   const auto message = read_message(wire, bytes, meeting_.own().token, peers());
-  if (!message) return;
+  if (!message || !peers_.may_be_from(message->from, source)) return;
   PeerTable::Entry& entry = peers_.at(message->from);
   peers_.note_heard(message->from, monotonic_now());
   if (message->kind == kLeave) peers_.note_loss(message->from);
@@ -100,12 +101,12 @@ void OpenEndpoint::deliver(const void* wire, std::size_t bytes) {
   handlers_[message->kind]->message(message->from, message->payload, message->bytes);
 }
 
-void OpenEndpoint::complete(const fi_cq_msg_entry& completion) {
+void OpenEndpoint::complete(const fi_cq_msg_entry& completion, fi_addr_t source) {
   auto* const context = static_cast<Context*>(completion.op_context);
   if (context == nullptr) return;
   if (context->kind == Context::Kind::receive) {
     auto& receive = static_cast<Receives::Receive&>(*context);
-    deliver(receive.buffer->bytes, std::min(completion.len, WirePool::kBytes));
+    deliver(receive.buffer->bytes, std::min(completion.len, WirePool::kBytes), source);
     receives_.returned(receive);
     return;
   }
@@ -131,14 +132,16 @@ bool OpenEndpoint::take_error() {
 unsigned OpenEndpoint::drain() {
   unsigned events = 0;
   std::array<fi_cq_msg_entry, 16> completions{};
+  std::array<fi_addr_t, 16> sources{};
   while (events < kMostEvents) {
-    const ssize_t count = fi_cq_read(objects_.queue, completions.data(), completions.size());
+    const ssize_t count = objects_.read(completions, sources);
     if (count == -FI_EAVAIL) {
       if (!take_error()) break;
       ++events;
     } else if (count > 0) {
-      for (ssize_t i = 0; i < count; ++i) complete(completions[static_cast<std::size_t>(i)]);
-      events += static_cast<unsigned>(count);
+      const auto read = static_cast<std::size_t>(count);
+      for (std::size_t i = 0; i < read; ++i) complete(completions[i], sources[i]);
+      events += static_cast<unsigned>(read);
     } else if (count == -FI_EAGAIN || count == 0) {
       break;
     } else {

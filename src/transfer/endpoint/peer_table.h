@@ -49,6 +49,7 @@ class PeerTable {
     std::uint32_t arrived = 0;                   ///< number of the last message from it
     std::atomic<bool> cut{false};                ///< the connection was closed here
     bool told = false;                           ///< and the peer was informed
+    bool source_known = false;                   ///< the provider has named it as a message's source
     bool doubted = false;                        ///< a message of it may be lost
     Time noticed = 0;                            ///< when its end was; 0: not yet
     Time probed = 0;                             ///< last
@@ -88,6 +89,14 @@ class PeerTable {
       else if (wants_probe(next_, now))
         probe(next_);
     }
+  }
+  /// Whether a message from that source, FI_ADDR_UNSPEC if the provider does not know it, may be the peer's.
+  /// Once its source was known, it stays so.
+  bool may_be_from(Peer peer, fi_addr_t source) {
+    Entry& entry = entries_[peer];
+    if (source == FI_ADDR_UNSPEC) return !entry.source_known;
+    if (source != entry.address) return false;
+    return entry.source_known = true;
   }
   /// A message of some peer was lost.
   void doubt_all();
