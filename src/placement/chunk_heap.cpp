@@ -38,7 +38,7 @@ void ChunkHeap::set_aside(Extent& block) {
   const Range whole = block.range();
   for (Address at = whole.begin; at < whole.end;) {
     const Range taken = arena_.blocks().laid_over({at, whole.end});
-    const Range rest{at, taken.empty() ? whole.end : taken.begin};
+    Range rest{at, taken.empty() ? whole.end : taken.begin};
     if (Idle piece; !rest.empty() && cut_mappings(rest) && take_mapping(rest, piece))
       returned(piece, Fate::kept);
     at = taken.empty() ? whole.end : taken.end;
@@ -153,17 +153,22 @@ bool ChunkHeap::prepare(const Area& area, Range memory, bool zeroed) {
 
 // ---- blocks that the program has by mmap ----
 
-/// Calls visit(extent), which returns whether to go on.
+/// Calls visit(extent), which returns whether to go on. False: it did not.
+template <class Visit>
+bool ChunkHeap::for_each_extent_of(const Area& area, Range range, Visit&& visit) {
+  if (!area.range().overlaps(range)) return true;
+  const Address begin = std::max(range.begin, area.range().begin);
+  Extent* at = area.extent_at(begin);  // perhaps of earlier times
+  if (at == nullptr || at->area != &area || at->begin != begin) at = area.extent_at(area.range().begin);
+  for (; at != nullptr && at->begin < range.end; at = area.after(*at))
+    if (at->end() > range.begin && !visit(*at)) return false;
+  return true;
+}
+
 template <class Visit>
 void ChunkHeap::for_each_extent(Range range, Visit&& visit) const {
-  for (const Area* area = areas_; area != nullptr; area = area->next) {
-    if (!area->range().overlaps(range)) continue;
-    const Address begin = std::max(range.begin, area->range().begin);
-    Extent* at = area->extent_at(begin);  // perhaps of earlier times
-    if (at == nullptr || at->area != area || at->begin != begin) at = area->extent_at(area->range().begin);
-    for (; at != nullptr && at->begin < range.end; at = area->after(*at))
-      if (at->end() > range.begin && !visit(*at)) return;
-  }
+  for (const Area* area = areas_; area != nullptr && for_each_extent_of(*area, range, visit);)
+    area = area->next;
 }
 
 template <class Visit>
@@ -209,13 +214,16 @@ Range ChunkHeap::take_withheld() {
   return found;
 }
 
-bool ChunkHeap::take_mapping(Range range, Idle& piece) {
+bool ChunkHeap::take_mapping(Range& range, Idle& piece) {
   Extent* block = nullptr;
-  for_each_block(range, [&](Extent& one) {
-    block = one.mapped && range.contains(one.range()) ? &one : nullptr;
-    return block == nullptr;
-  });
+  for (const Area* area = areas_; area != nullptr; area = area->next)
+    for_each_extent_of(*area, range, [&](Extent& one) {
+      const bool ends = one.state == Extent::State::used && one.mapped && range.contains(one.range());
+      if (ends && (block == nullptr || one.begin < block->begin)) block = &one;
+      return !ends;
+    });
   if (block == nullptr) return false;
+  range.begin = block->end();
   figures_.live_bytes -= block->bytes();
   freed_since_look_ += block->bytes();
   block->state = Extent::State::returning;
@@ -378,7 +386,8 @@ std::size_t ChunkHeap::take_idle(Idle* pieces, std::size_t most_pieces, bool eve
   free_.merge();
   std::uint64_t left = everything ? UINT64_MAX : excess();
   std::size_t count = 0;
-  free_.from_the_end([&](Extent& extent) {
+  // A smaller extent has no whole hugepage.
+  free_.from_the_end(chunks_for(kHugepage), [&](Extent& extent) {
     if (count == most_pieces || left == 0) return false;
     Idle& piece = pieces[count];
     if (!idle_part(extent, left, piece)) return true;

@@ -53,9 +53,10 @@ class ChunkHeap {
   std::size_t mapped_bytes(Range range) const;
   /// A part of such a block that the program has unmapped past the heap; empty: there is none.
   Range take_withheld();
-  /// Takes out the next of them in the range, which cut_mappings() has cut, as a piece on its way back: the
-  /// caller reports it by returned(). False: there are none.
-  bool take_mapping(Range range, Idle& piece);
+  /// Takes out the first of them in the range, which cut_mappings() has cut, as a piece on its way back: the
+  /// caller reports it by returned(). The range then begins behind it, so that each is looked at once. False:
+  /// there are none.
+  bool take_mapping(Range& range, Idle& piece);
   /// The program's mappings over free memory there have ended: what was set aside for them is free.
   void take_back(Range range);
   enum class Occupied : std::uint8_t { no, leaves, yes };
@@ -97,6 +98,8 @@ class ChunkHeap {
  private:
   Extent* place(std::size_t bytes, std::size_t alignment);
   void set_aside(Extent& block);
+  template <class Visit>
+  static bool for_each_extent_of(const Area& area, Range range, Visit&& visit);
   template <class Visit>
   void for_each_extent(Range range, Visit&& visit) const;
   template <class Visit>

@@ -81,10 +81,11 @@ class ExtentTree {
     return first_fit(root_, chunks, looks, fits);
   }
 
-  /// Calls visit(extent), last one first, until it returns false. The visit leaves the tree alone.
+  /// Calls visit(extent) for those of at least so many chunks, last one first, until it returns false. The
+  /// visit leaves the tree alone. Smaller ones cost no time, but for the way to the larger.
   template <class Visit>
-  void from_the_end(Visit&& visit) const {
-    from_the_end(root_, visit);
+  void from_the_end(std::uint32_t chunks, Visit&& visit) const {
+    from_the_end(root_, chunks, visit);
   }
 
  private:
@@ -171,8 +172,10 @@ class ExtentTree {
   }
 
   template <class Visit>
-  static bool from_the_end(Extent* at, Visit& visit) {
-    return at == nullptr || (from_the_end(at->right, visit) && visit(*at) && from_the_end(at->left, visit));
+  static bool from_the_end(Extent* at, std::uint32_t chunks, Visit& visit) {
+    if (at == nullptr || at->most < chunks) return true;
+    return from_the_end(at->right, chunks, visit) && (at->chunks < chunks || visit(*at)) &&
+           from_the_end(at->left, chunks, visit);
   }
 
   Extent* root_ = nullptr;

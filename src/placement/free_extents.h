@@ -31,10 +31,10 @@ class FreeExtents {
   Extent* fit(std::uint32_t chunks, std::size_t alignment, Address& begin) const;
   /// Merges free neighbours. False: there were none.
   bool merge();
-  /// Calls visit(extent), last one first, until it returns false.
+  /// Calls visit(extent) for those of at least so many chunks, last one first, until it returns false.
   template <class Visit>
-  void from_the_end(Visit&& visit) const {
-    tree_.from_the_end(visit);
+  void from_the_end(std::uint32_t chunks, Visit&& visit) const {
+    tree_.from_the_end(chunks, visit);
   }
 
  private:

@@ -232,10 +232,11 @@ bool HugepageHeap::unmap(Range range) {
     if (!shard.heap.cut_mappings(range)) return false;
   }
   for (Shard& shard : shards_) {
+    Range left = range;
     for (ChunkHeap::Idle piece;;) {
       {
         const HeapLock lock(shard.mutex);
-        if (!shard.heap.take_mapping(range, piece)) break;
+        if (!shard.heap.take_mapping(left, piece)) break;
       }
       // Before it is free: another thread may have it next.
       const Recycled recycled = arena_.blocks().recycle(piece.extent->range());

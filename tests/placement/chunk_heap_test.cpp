@@ -1,0 +1,78 @@
+// The heap's middle layer: what walks its extents looks at each of them once at most.
+#include "placement/chunk_heap.h"
+
+#include <gtest/gtest.h>
+
+#include <memory>
+#include <vector>
+
+#include "support/made_pages.h"
+
+namespace pinion {
+namespace {
+
+constexpr std::size_t kChunks = kHugepage / kChunk;
+
+/// Extents of one area, all free but for their ends: fragments of a chunk, and some of a hugepage.
+TEST(FreeExtents, FragmentsCostNothingWhereHugepagesAreWanted) {
+  std::vector<Extent> extents(20'000);
+  ExtentTree tree;
+  Address at = kHugepage;
+  for (std::size_t i = 0; i < extents.size(); ++i) {
+    extents[i].begin = at;
+    extents[i].chunks = i % 5'000 == 77 ? kChunks : 1;
+    at += 2 * extents[i].bytes();
+    tree.insert(extents[i]);
+  }
+  std::vector<const Extent*> seen;
+  tree.from_the_end(kChunks, [&](const Extent& extent) {
+    seen.push_back(&extent);
+    return true;
+  });
+  EXPECT_EQ(seen,
+            (std::vector<const Extent*>{&extents[15'077], &extents[10'077], &extents[5'077], &extents[77]}));
+  unsigned all = 0;
+  tree.from_the_end(1, [&](const Extent&) { return ++all < 1'000; });
+  EXPECT_EQ(all, 1'000U);
+}
+
+// Another thread may have a mapping again where one has just ended.
+TEST(ChunkHeap, AnUnmappingTakesEachMappingOnceAndInTheirOrder) {
+  constexpr std::size_t kMappings = 64;
+  test::MadePages pages;
+  const auto arena = std::make_unique<Arena>(pages);
+  const auto map = std::make_unique<AreaMap>();
+  ChunkHeap heap(pages, *arena, *map);
+  const auto map_one = [&] {
+    Extent* const block = heap.allocate(kChunk, kChunk);
+    block->mapped = true;
+    return block;
+  };
+  std::vector<Extent*> mappings;
+  for (std::size_t i = 0; i < kMappings; ++i) mappings.push_back(map_one());
+  const Range whole{mappings.front()->begin, mappings.back()->end()};
+  ASSERT_EQ(whole.bytes(), kMappings * kChunk);
+
+  Range left = whole;
+  ASSERT_TRUE(heap.cut_mappings(left));
+  ChunkHeap::Idle piece;
+  for (std::size_t i = 0; i < kMappings; ++i) {
+    ASSERT_TRUE(heap.take_mapping(left, piece));
+    EXPECT_EQ(piece.extent->begin, whole.begin + i * kChunk);
+    EXPECT_EQ(left.begin, piece.extent->end());
+    heap.returned(piece, ChunkHeap::Fate::kept);
+    if (i % 8 == 0) {
+      EXPECT_LT(map_one()->begin, left.begin);
+    }
+  }
+  EXPECT_FALSE(heap.take_mapping(left, piece));
+  EXPECT_EQ(heap.mapped_bytes(whole), kMappings / 8 * kChunk);
+  for (left = whole; heap.take_mapping(left, piece);) heap.returned(piece, ChunkHeap::Fate::kept);
+  EXPECT_EQ(heap.mapped_bytes(whole), 0U);
+  ChunkHeap::Idle area;
+  ASSERT_EQ(heap.take_idle(&area, 1, true), 1U);
+  arena->unmap(heap.forget_area(area));
+}
+
+}  // namespace
+}  // namespace pinion
