@@ -258,6 +258,7 @@ class Recommendation {
                                 way_text(best->options), bytes_text(mean_of(*best)),
                                 cost_text(best->result->cost.added(), best->result->seconds)),
                     typed(*best));
+    if (is_on_demand(library)) return;
     advise(fmt::format("Pinion would add a limit that counts the pools too{}:", where()), typed(chosen));
   }
 

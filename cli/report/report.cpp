@@ -40,10 +40,10 @@ void save_trace(const std::string& path, const runlog::Report& report, const std
 }
 
 /// A panel for each node and, of several ranks, for each rank.
-void save_plot(const std::string& path, const runlog::Report& report) {
+void save_plot(const std::string& path, const runlog::Report& report, const Strategies* strategies) {
   constexpr std::size_t kTitle = 90;
   Plot plot{"Registered memory: " + report.command.substr(0, kTitle), 2,
-            node_panels(report, kMostNodePanels)};
+            node_panels(report, strategies, kMostNodePanels)};
   if (report.per_rank.size() > 1)
     for (PlotPanel& panel : rank_panels(report, kMostRankPanels)) plot.panels.push_back(std::move(panel));
   if (plot.panels.size() == 1) plot.columns = 1;
@@ -66,12 +66,12 @@ void report(const Arguments& arguments) {
   SourcePlaces places;
   const SiteText site_text = [&](const runlog::CallSite& site) { return places.text(site); };
   if (!arguments.trace.empty()) save_trace(arguments.trace, result, arguments.logs, site_text);
-  if (!arguments.plot.empty()) save_plot(arguments.plot, result);
   std::optional<Strategies> strategies = strategies_of(result, arguments.logs);
   if (strategies) reconcile(result, *strategies);
   const std::optional<LibrariesPart> held = held_by_libraries(result, arguments.logs);
   const PlacementFigures hugepages = hugepages_of(arguments.logs);
   const Strategies* const simulated = strategies ? &*strategies : nullptr;
+  if (!arguments.plot.empty()) save_plot(arguments.plot, result, simulated);
   const ArenaFigures arena = arena_of(arguments.logs);
   const Verdict verdict = arena.served
                               ? arena_verdict(result, arena)

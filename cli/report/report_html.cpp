@@ -160,9 +160,9 @@ std::string tiles_html(const Report& r, const Strategies* strategies) {
   return "<div class=\"tiles\">\n" + tiles + "</div>\n";
 }
 
-std::string memory_html(const Report& r) {
+std::string memory_html(const Report& r, const Strategies* strategies) {
   std::string out = element("h2", "Registered memory over time");
-  out += plots_html(node_panels(r, kMostNodePanels));
+  out += plots_html(node_panels(r, strategies, kMostNodePanels));
   if (r.nodes.size() > kMostNodePanels)
     out += element("p", fmt::format("The {} nodes with the highest peaks, of {}.", kMostNodePanels,
                                     count_text(r.nodes.size())));
@@ -254,8 +254,8 @@ std::string report_html(const Report& r, const ReportParts& parts, const Verdict
   out += fmt::format("<p class=\"soft\">Pinion report: {} on {}, {}</p>\n",
                      plural_text(r.per_rank.size(), "rank", "ranks"),
                      plural_text(r.nodes.size(), "node", "nodes"), seconds_text(r.wall_seconds));
-  out += verdict_html(verdict) + tiles_html(r, parts.strategies) + memory_html(r) + time_html(r) +
-         prediction_html(r);
+  out += verdict_html(verdict) + tiles_html(r, parts.strategies) + memory_html(r, parts.strategies) +
+         time_html(r) + prediction_html(r);
   out += strategies_html(r, parts) + call_sites_html(r, site_text);
   out += element("h2", "Transfers") + figures_html(transfer_figures(r)) + element("p", device_calls_text(r));
   out += domains_html(r) + element("h2", "Ranks") + table_html(ranks_table(r));

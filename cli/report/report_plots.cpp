@@ -18,6 +18,8 @@ using runlog::Report;
 constexpr double kMiB = 1 << 20;
 /// A limit far above everything else would flatten the plot.
 constexpr double kLimitInSight = 1.5;
+/// Of a simulated curve, however much longer than the run it is.
+constexpr double kMostBins = 4096;
 
 /// Steps: a bin has its value from its begin to its end.
 PlotLine line_of(const char* name, const std::vector<std::uint64_t>& bins, double bin_seconds) {
@@ -33,13 +35,20 @@ PlotLine line_of(const char* name, const std::vector<std::uint64_t>& bins, doubl
 }
 
 /// A run that was only measured registered nothing.
+/// `helper`: simulated; null: none is shown.
 PlotPanel memory_panel(const Report& r, const std::string& title, const MemorySeries& series,
-                       std::uint64_t limit) {
+                       std::uint64_t limit, const simulate::Result* helper = nullptr) {
   const double bin_seconds = static_cast<double>(r.series_bin) * 1e-9;
   PlotPanel panel{title, "seconds", "MiB registered", {}, Scale::linear, Scale::linear, false};
   if (!is_measured(r)) {
     panel.lines.push_back(line_of("this run, mean", series.registered.mean, bin_seconds));
     panel.lines.push_back(line_of("this run, peak", series.registered.peak, bin_seconds));
+  }
+  if (helper != nullptr) {
+    const auto seconds = std::max(helper->seconds, 1e-9);
+    const auto bins = static_cast<std::size_t>(std::min(seconds / bin_seconds + 1, kMostBins));
+    panel.lines.push_back(
+        line_of("helper, simulated, mean", helper->timeline.bins(0, r.series_bin, bins).mean, bin_seconds));
   }
   if (!series.leave_pinned.mean.empty()) {
     panel.lines.push_back(line_of("leave-pinned", series.leave_pinned.mean, bin_seconds));
@@ -65,11 +74,14 @@ std::uint64_t node_limit_of(const Report& r, const runlog::NodeReport& node) {
 
 }  // namespace
 
-std::vector<PlotPanel> node_panels(const Report& r, std::size_t most) {
+std::vector<PlotPanel> node_panels(const Report& r, const Strategies* strategies, std::size_t most) {
   std::vector<PlotPanel> panels;
+  const bool has_curve = strategies != nullptr && is_measured(r) && r.nodes.size() == 1 && r.series_bin > 0 &&
+                         strategies->ranks == strategies->of_ranks && strategies->covers_seconds <= 0;
+  const simulate::Result* const helper = has_curve ? row_of(strategies, RetentionKind::helper) : nullptr;
   for (std::size_t i = 0; i < std::min(most, r.nodes.size()); ++i)
     panels.push_back(memory_panel(r, fmt::format("node {}", r.nodes[i].host), r.nodes[i].series,
-                                  node_limit_of(r, r.nodes[i])));
+                                  node_limit_of(r, r.nodes[i]), helper));
   return panels;
 }
 

@@ -94,8 +94,8 @@ class Judge {
 
   void acted() {
     const RegisteredBytes& held = r_.registered();
-    // Less memory is no merit where transfers were refused.
-    const bool compares = held.bounds_known && r_.acquires.bounced == 0;
+    // Less memory is no merit where transfers were refused, or nothing was registered.
+    const bool compares = held.bounds_known && held.peak != 0 && r_.acquires.bounced == 0;
     say(fmt::format(
         "{}: {}, {}.{}", where_text(r_),
         compares ? instead_text(held, static_cast<double>(held.leave_pinned_peak), held.leave_pinned_mean)

@@ -163,6 +163,7 @@ class Simulator {
         process_memory(report_.limit_bytes, options_, static_cast<int>(report_.nodes.front().ranks)));
     settings.cores = workload_.cores;
     settings.nic = nic_;
+    settings.keep_timeline = nic_ && settings.retention == RetentionKind::helper && changes.size() == 1;
     return simulate::simulate(workload_, settings);
   }
 

@@ -27,7 +27,7 @@ Cost cost_of(const Log& log) {
   cost.leave_pinned = seconds(c.leave_pinned_registration_ns);
   // Leave-pinned that no limit made register anew is what others are compared with.
   if (std::string_view(log.header.retention) == "leave-pinned" && c.late == 0 && c.bounced == 0)
-    cost.leave_pinned = cost.registration() + cost.bookkeeping;
+    cost.leave_pinned = cost.registration() + cost.bookkeeping + cost.helper_charged;
   cost.preempted = seconds(c.preempted_ns);
   return cost;
 }

@@ -20,6 +20,8 @@ constexpr Time kStart = kSecond;
 struct Levels {
   Level registered{kStart}, left_pinned{kStart};
   LateLevel oracle{kStart};
+  bool keeps_timeline = false;
+  runlog::Timeline timeline;  ///< of `registered`, from 0 on
 };
 
 std::vector<std::unique_ptr<Script>> scripts_of(const Program& program, NoiseModel noise,
@@ -124,6 +126,7 @@ class SimulatedRank final : private Observer {
 
   void registered(Time now, Time since, std::int64_t bytes) override {
     levels_.registered.change_since(since, now, count_ * bytes);
+    if (levels_.keeps_timeline) levels_.timeline.change(since - kStart, count_ * bytes);
   }
   void left_pinned(Time now, std::int64_t bytes) override { levels_.left_pinned.change(now, count_ * bytes); }
   void oracle_held(Time time, std::int64_t bytes) override {
@@ -298,6 +301,7 @@ NodeResult simulate_node(const Workload& workload, const Settings& settings,
   const HelperShare::Settings share = share_of(settings, all);
   const bool own_core = workload.contains_helpers || share.core_idle;
   Levels levels;
+  levels.keeps_timeline = settings.keep_timeline;
   std::vector<std::unique_ptr<SimulatedRank>> ranks;
   for (const Member& member : members) {
     auto [room, most] = limit.enter();
@@ -328,6 +332,7 @@ NodeResult simulate_node(const Workload& workload, const Settings& settings,
     running.erase(running.begin() + static_cast<std::ptrdiff_t>(turn.of));
   }
   add_levels(result, levels, end);
+  result.timeline = std::move(levels.timeline);
   return result;
 }
 

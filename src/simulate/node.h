@@ -28,6 +28,7 @@ struct NodeResult {
   std::uint64_t events = 0, events_simulated = 0;
   int ranks_simulated = 0;
   std::map<std::uint32_t, std::string> profiles;  ///< by program, if they are kept
+  runlog::Timeline timeline;                      ///< registered bytes from 0 on, if it is kept
 };
 
 NodeResult simulate_node(const Workload& workload, const Settings& settings,

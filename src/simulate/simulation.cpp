@@ -79,7 +79,9 @@ Result simulate(const Workload& workload, const Settings& settings) {
     result.events += count * node.events;
     result.events_simulated += node.events_simulated;
     result.seconds = std::max(result.seconds, seconds(static_cast<double>(node.length)));
-    if (i == 0 || node.registered.peak > result.registered.peak) result.registered = node.registered;
+    if (i != 0 && node.registered.peak <= result.registered.peak) continue;
+    result.registered = node.registered;
+    result.timeline = node.timeline;
   }
   result.nodes_simulated = static_cast<int>(kinds.size());
   result.acquires = runlog::acquires_of(sum);
@@ -96,7 +98,8 @@ Result simulate(const Workload& workload, const Settings& settings) {
   // Every strategy keeps the same books, leave-pinned too; without a limit, all its time is its own.
   result.cost.leave_pinned = mean(sum.leave_pinned_registration_ns) + result.cost.bookkeeping;
   if (settings.retention == RetentionKind::leave_pinned && settings.limit == 0 && settings.node_limit == 0)
-    result.cost.leave_pinned = result.cost.registration() + result.cost.bookkeeping;
+    result.cost.leave_pinned =
+        result.cost.registration() + result.cost.bookkeeping + result.cost.helper_charged;
   result.budget = {mean(sum.budget_ns), mean(sum.budget_spent_ns), sum.budget_refused};
   result.helper_share = {mean(sum.helper_share_ns), mean(sum.helper_share_spent_ns)};
   result.prediction = runlog::prediction_of(sum);

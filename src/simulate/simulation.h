@@ -14,6 +14,7 @@
 #include "base/error.h"
 #include "node/policy.h"
 #include "runlog/analysis.h"
+#include "runlog/timeline.h"
 #include "simulate/noise.h"
 #include "simulate/process.h"
 #include "simulate/workload.h"
@@ -43,6 +44,7 @@ struct Settings {
   std::uint64_t seed = 1;
   std::vector<std::string> profiles;  ///< that predictors begin with, by program; empty: with nothing
   bool keep_profiles = false;
+  bool keep_timeline = false;
 };
 
 struct Result {
@@ -62,6 +64,8 @@ struct Result {
   std::uint64_t events = 0, events_simulated = 0;
   /// The profile that one of a program's ranks has learnt, by program; empty unless profiles are kept.
   std::vector<std::string> profiles;
+  /// Registered bytes from the start of `registered`'s node on; empty unless it is kept.
+  runlog::Timeline timeline;
 };
 
 /// Returns whether that name is a predictor here.

@@ -272,6 +272,7 @@ TEST_F(Report, ARunThatWasOnlyMeasuredHeldNothingItself) {
   EXPECT_EQ(text.find("-100"), std::string::npos) << text;
   EXPECT_EQ(page.find("-100"), std::string::npos);
   EXPECT_EQ(page.find("this run,"), std::string::npos);
+  EXPECT_NE(page.find("helper, simulated, mean"), std::string::npos) << "its curve";
   EXPECT_NE(page.find("simulated helper: registered at most (-75\u00a0% against leave-pinned)"),
             std::string::npos);
 }
@@ -800,6 +801,78 @@ TEST_F(EveryVerdict, RecommendsNoWayThatAnotherBeats) {
     expect_right(verdict, report.at("wall_seconds"), kind.any_gain_counts);
     if (*kind.choice) {
       EXPECT_EQ(verdict.at("choice"), kind.choice) << verdict;
+    }
+  }
+}
+
+TEST_F(EveryVerdict, AMachineThatRefusesIsTheHeadlineWithTheAmountToAskFor) {
+  MadeRun made;
+  made.limit = 64 << 10;
+  made.buffers_without_room = made.buffers;
+  const json verdict = verdict_on(made, "refused", true).at("verdict");
+  const std::string headline = verdict.at("sentences").at(0);
+  EXPECT_EQ(headline.find("This machine's limit of 64.0 KiB a process on locked memory"), 0u) << headline;
+  // The pin device's pages count for both ranks of the user.
+  EXPECT_NE(headline.find("Ask for 8.00 MiB"), std::string::npos) << headline;
+  EXPECT_EQ(verdict.at("advice").at(0).at("command"), "ulimit -l 8192");
+  const std::string text = pinion({"report", "refused", "--html", "page.html"}).out;
+  EXPECT_EQ(text.find("-100"), std::string::npos) << text;
+  EXPECT_EQ(content_of(root() / "page.html").find("-100"), std::string::npos);
+}
+
+// A phase of sixteen buffers, then two in turns too quick to let any go: least recently used is right.
+TEST_F(EveryVerdict, AVariableOfTheLibraryComesFirstWithoutItsPools) {
+  using namespace runlog;
+  MadeRun made;
+  made.acts = Acts::verbs;
+  made.retention = "leave-pinned";
+  made.options = "retention=leave-pinned";
+  LogWriter writer;
+  ASSERT_FALSE(writer.open((root() / "logs").string(), info_of(made, 0, 1), 8 << 20));
+  writer.add_domain({"verbs:mlx5_0", "connectx", "registers with mlx5_0"});
+  DomainState state{};
+  state.fit_register_b_ns = 200'000;
+  state.registrations = 1;
+  writer.set_domain_state(0, state);
+  Counters c{};
+  const auto use = [&](Time at, std::uint64_t buffer) {
+    writer.append(lease(at, at + 10 * kMicrosecond, (64 + 64 * buffer) << 20, kBuffer, 5));
+    ++c.acquires;
+    ++c.hits;
+  };
+  Time at = kSecond + kMillisecond;
+  for (std::uint64_t buffer = 0; buffer < 16; ++buffer, at += kMillisecond) use(at, 2 + buffer);
+  for (int turn = 0; turn < 5'000; ++turn, at += 40 * kMicrosecond) use(at, turn % 2);
+  writer.append(lease(kSecond, at, 16 << 20, 2 * kBuffer, 6));  // the library's pool
+  ++c.acquires;
+  c.reuses = 4'998;
+  Series series;
+  series.start(kSecond);
+  series.advance(at);
+  writer.finish(c, series, at, 0);
+  const json verdict = json::parse(pinion({"report", "logs", "--json"}).out).at("verdict");
+  expect_right(verdict, static_cast<double>(at - kSecond) * 1e-9, true);
+  ASSERT_FALSE(verdict.at("library_choice").is_null()) << verdict;
+  const std::string way = verdict["library_choice"], command = verdict.at("advice").at(0).at("command");
+  EXPECT_EQ(way, "leave-pinned under a limit of 4.00 MiB a process") << verdict;
+  EXPECT_EQ(command, "export UCX_RCACHE_MAX_SIZE=2m FI_MR_CACHE_MAX_SIZE=2097152")
+      << "less the pool of 2 MiB";
+}
+
+TEST_F(EveryVerdict, AFigureOfAStrategyStandsOnceInAReport) {
+  MadeRun made;
+  made.only_measures();
+  const json report = verdict_on(made, "measured", true);
+  const json& bytes = report.at("registered_bytes");
+  for (const json& row : report.at("strategies").at("rows")) {
+    if (row.at("retention") == "leave-pinned") {
+      EXPECT_EQ(row.at("registered_bytes").at("mean"), bytes.at("leave_pinned_mean"));
+      EXPECT_EQ(row.at("registered_bytes").at("peak"), bytes.at("leave_pinned_peak"));
+      EXPECT_EQ(row.at("seconds_added"), 0);
+    }
+    if (row.at("retention") == "on-demand") {
+      EXPECT_LE(bytes.at("oracle_peak"), row.at("registered_bytes").at("peak"));
+      EXPECT_LE(bytes.at("oracle_mean"), row.at("registered_bytes").at("mean"));
     }
   }
 }

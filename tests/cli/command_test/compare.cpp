@@ -8,6 +8,7 @@
 #include <fstream>
 #include <iterator>
 #include <nlohmann/json.hpp>
+#include <regex>
 
 #include "fixture.h"
 #include "support/in_child.h"
@@ -66,6 +67,19 @@ TEST_F(Cli, CompareNamesADifferenceThatRegistrationDoesNotExplain) {
   const std::string equal = compared("helper");
   EXPECT_NE(equal.find("helper for 3.00 s"), std::string::npos) << equal;
   EXPECT_EQ(equal.find("Registration explains"), std::string::npos) << equal;
+  for (const std::string& text : {longer, equal}) {
+    EXPECT_EQ(text.find(" s (2.00 to 2.00): "), std::string::npos) << "a percentage of few runs: " << text;
+    EXPECT_EQ(text.find("run --device"), std::string::npos) << "advice beside the MPI library: " << text;
+  }
+  // A gain that registration does not explain is noise as well.
+  fs::remove_all(root() / "made/leave-pinned");
+  write_log(root() / "made/leave-pinned", 0, 0, 1 << 16, 13 * kSecond);
+  fs::remove_all(root() / "made/helper");
+  write_log(root() / "made/helper", 0);
+  const std::string shorter = compared("${s:-helper}");
+  EXPECT_NE(shorter.find("helper for 2.00 s"), std::string::npos) << shorter;
+  EXPECT_NE(std::regex_replace(shorter, std::regex("\\s+"), " ").find("the rest is noise"), std::string::npos)
+      << shorter;
 }
 
 TEST_F(Cli, CompareAsJson) {
