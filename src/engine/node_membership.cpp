@@ -63,6 +63,8 @@ NodeMembership::NodeMembership(const Options& options, pid_t process) : process_
   limit_ = place_->limit();
   if (options.node_limit && limit_ != options.node_limit)
     warn("--node-limit is %s here: a process that came before has said so", format_size(limit_).c_str());
+  if (limit_ && node::NodeTable::is_elsewhere_too(settings.directory, settings.job))
+    warn("--node-limit holds in each container by itself: this one has process numbers of its own");
 }
 
 node::Place::Duty NodeMembership::attend(Time now, std::uint64_t transfers, const Need& need,

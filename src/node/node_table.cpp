@@ -83,7 +83,30 @@ Error failed(const std::string& path, const char* what) {
   return Error::make(code, "%.200s: %s: %s", path.c_str(), what, std::strerror(code));
 }
 
-std::string prefix() { return "pinion-" + std::to_string(::geteuid()) + "-"; }
+std::string prefix_of_user() { return "pinion-" + std::to_string(::geteuid()) + "-"; }
+
+/// Process numbers tell who lives, and mean nothing beyond their namespace: each has tables of its own.
+std::string prefix() {
+  struct stat space {};
+  static_cast<void>(::stat("/proc/self/ns/pid", &space));
+  return prefix_of_user() + std::to_string(space.st_ino) + "-";
+}
+
+std::string job_in_hex(std::uint64_t job) {
+  char name[17];
+  std::snprintf(name, sizeof name, "%016" PRIx64, job);
+  return name;
+}
+
+/// Calls visit(name) for each file of the directory whose name begins so.
+template <class Visit>
+void for_each_file(const std::string& directory, const std::string& begin, Visit&& visit) {
+  DIR* entries = ::opendir(directory.c_str());
+  if (!entries) return;
+  while (const dirent* entry = ::readdir(entries))
+    if (std::strncmp(entry->d_name, begin.c_str(), begin.size()) == 0) visit(std::string(entry->d_name));
+  ::closedir(entries);
+}
 
 /// The open file of a table, and the turn to join or leave it.
 class Door {
@@ -167,14 +190,23 @@ std::uint64_t identity_of(int process) {
 
 // ---- joining and leaving ----
 
+std::string NodeTable::name_of(std::uint64_t job) { return prefix() + job_in_hex(job); }
+
+bool NodeTable::is_elsewhere_too(const std::string& directory, std::uint64_t job) {
+  const std::string own = prefix(), end = "-" + job_in_hex(job);
+  bool found = false;
+  for_each_file(directory, prefix_of_user(), [&](const std::string& name) {
+    found = found || (!name.starts_with(own) && name.find(end) != std::string::npos);
+  });
+  return found;
+}
+
 Error NodeTable::join(const std::string& directory, std::uint64_t job, std::uint64_t limit,
                       std::uint64_t identity) {
   leave();
-  char name[32];
-  std::snprintf(name, sizeof name, "%016" PRIx64, job);
   identity_ = identity;
   opened_by_ = ::getpid();
-  const std::string first = directory + "/" + prefix() + name;
+  const std::string first = directory + "/" + name_of(job);
   Error refused;
   for (const int flags : {0, O_CREAT}) {
     for (int i = 0; i < kNames; ++i) {
@@ -312,18 +344,14 @@ int NodeTable::clear_up(bool all) {
 }
 
 void remove_abandoned_tables(const std::string& directory) {
-  DIR* entries = ::opendir(directory.c_str());
-  if (!entries) return;
-  const std::string ours = prefix();
-  while (const dirent* entry = ::readdir(entries)) {
-    if (std::strncmp(entry->d_name, ours.c_str(), ours.size()) != 0) continue;
-    const std::string path = directory + "/" + entry->d_name;
+  for_each_file(directory, prefix(), [&](const std::string& name) {
+    const std::string path = directory + "/" + name;
     Door door(path, 0);
-    if (door.file() < 0) continue;
+    if (door.file() < 0) return;
     const struct stat status = door.status();
-    if (!is_ours(status) || status.st_size != sizeof(SharedTable) || !door.try_lock()) continue;
+    if (!is_ours(status) || status.st_size != sizeof(SharedTable) || !door.try_lock()) return;
     SharedTable* file = map(door.file());
-    if (!file) continue;
+    if (!file) return;
     const bool abandoned =
         is_table(*file) && std::all_of(std::begin(file->slots), std::end(file->slots), [](const Slot& slot) {
           const std::uint64_t owner = slot.owner.load();
@@ -331,8 +359,7 @@ void remove_abandoned_tables(const std::string& directory) {
         });
     if (abandoned) ::unlink(path.c_str());
     unmap(file);
-  }
-  ::closedir(entries);
+  });
 }
 
 // ---- the limit ----

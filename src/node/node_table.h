@@ -56,6 +56,11 @@ class NodeTable {
   /// 0: no limit. A process that joins a table with another limit takes over that one. `identity`
   /// is the calling process's; tests give others.
   Error join(const std::string& directory, std::uint64_t job, std::uint64_t limit, std::uint64_t identity);
+  /// The first name of the job's table. Processes of another PID namespace, as of another container, meet in
+  /// a table of their own.
+  static std::string name_of(std::uint64_t job);
+  /// Whether processes of another PID namespace have a table of the job there.
+  static bool is_elsewhere_too(const std::string& directory, std::uint64_t job);
   /// A table without a file, for processes that exist in a simulation only: joined by each of them under a
   /// number of its own, other than 0, and left by each. One thread.
   static std::shared_ptr<SharedTable> simulated();

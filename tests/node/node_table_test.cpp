@@ -5,7 +5,9 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -232,7 +234,7 @@ TEST_F(NodeTableTest, ForeignFilesAreNotBelieved) {
     NodeTable table;
     ASSERT_FALSE(join(table, self()));
   }
-  const std::string name = directory.path() + "/pinion-" + std::to_string(::geteuid()) + "-0000000000000007";
+  const std::string name = directory.path() + "/" + NodeTable::name_of(kJob);
   NodeTable table;
 
   std::ofstream(name) << "short";
@@ -253,8 +255,55 @@ TEST_F(NodeTableTest, ForeignFilesAreNotBelieved) {
   EXPECT_FALSE(table.inside());
 }
 
+/// Runs f() in a process with process numbers of its own, and a /proc of them. False: that needs root.
+bool in_container(const std::function<void()>& f) {
+  constexpr int kRefused = 3;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    if (::unshare(CLONE_NEWPID | CLONE_NEWNS) != 0 ||
+        ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0)
+      ::_exit(kRefused);
+    const pid_t first = ::fork();
+    if (first == 0) {
+      if (::mount("proc", "/proc", "proc", 0, nullptr) != 0) ::_exit(kRefused);
+      f();
+      ::_exit(::testing::Test::HasFailure() ? 1 : 0);
+    }
+    int status = 0;
+    ::waitpid(first, &status, 0);
+    ::_exit(WIFEXITED(status) ? WEXITSTATUS(status) : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status));
+  if (WEXITSTATUS(status) == kRefused) return false;
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+  return true;
+}
+
+// Containers may share /dev/shm: a process of one is no dead process of the other.
+TEST_F(NodeTableTest, OtherProcessNumbersMeetInATableOfTheirOwn) {
+  NodeTable table;
+  ASSERT_FALSE(join(table, self()));
+  EXPECT_FALSE(NodeTable::is_elsewhere_too(directory.path(), kJob));
+  const std::size_t all = free_pieces(table);
+  std::vector<std::uint16_t> taken;
+  ASSERT_TRUE(table.take(all, taken));
+  const bool ran = in_container([&] {
+    remove_abandoned_tables(directory.path());
+    NodeTable other;
+    ASSERT_FALSE(join(other, self()));
+    EXPECT_TRUE(NodeTable::is_elsewhere_too(directory.path(), kJob));
+    EXPECT_FALSE(NodeTable::is_elsewhere_too(directory.path(), kJob + 1));
+    EXPECT_EQ(free_pieces(other), all);
+  });
+  EXPECT_FALSE(table.take(1, taken)) << "what it has was given to others";
+  EXPECT_EQ(path(), directory.path() + "/" + NodeTable::name_of(kJob));
+  if (!ran) GTEST_SKIP() << "no namespace of processes can be made here";
+}
+
 TEST_F(NodeTableTest, ATakenNameIsPassedBy) {
-  const std::string name = directory.path() + "/pinion-" + std::to_string(::geteuid()) + "-0000000000000007";
+  const std::string name = directory.path() + "/" + NodeTable::name_of(kJob);
   ASSERT_EQ(::chmod(directory.path().c_str(), 01777), 0);
   std::vector<std::function<void()>> takers = {
       [&] { ASSERT_EQ(::symlink("/dev/null", name.c_str()), 0); },

@@ -8,8 +8,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <cinttypes>
-#include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <new>
@@ -143,9 +141,7 @@ TEST_P(NodeProcesses, KeepToTheLimitTogether) {
       if (level.time > killed) most = std::max(most, level.bytes);
     EXPECT_GT(most, kLimit - kLimit / kProcesses / 2) << "what the killed one had is used";
   }
-  char name[64];
-  std::snprintf(name, sizeof name, "/dev/shm/pinion-%d-%016" PRIx64, static_cast<int>(::geteuid()), key);
-  EXPECT_FALSE(std::filesystem::exists(name));
+  EXPECT_FALSE(std::filesystem::exists("/dev/shm/" + node::NodeTable::name_of(key)));
 }
 
 /// A rank whose first lease lasts, as a library's pool does.
