@@ -6,6 +6,7 @@
 
 #include <cerrno>
 #include <cstdlib>
+#include <thread>
 
 #include "fixture.h"
 #include "support/eventually.h"
