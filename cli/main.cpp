@@ -9,7 +9,7 @@
 int main(int argc, char** argv) {
   using namespace pinion::cli;
   if (argc > 1 && argv[1] == std::string(kFrontReachFlag)) return answer_front_reach({argv + 2, argv + argc});
-  const Words words = words_of(argc, argv);
+  Words words;
   int status = 0;
   const auto app = make_parser();
   add_run(*app, words.command, status);
@@ -24,6 +24,7 @@ int main(int argc, char** argv) {
   add_softroce(*app, words.command, status);
   app->add_subcommand("help", "Show the options of a command: pinion help [COMMAND]");
   app->add_subcommand("version", "Print the version");
+  words = words_of(*app, argc, argv);
   if (!words.arguments.empty() && words.arguments.front() == kParserTableFlag) {
     print_parser_table(parser_table(*app));
     return 0;

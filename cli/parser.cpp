@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "base/nearest.h"
 #include "cli/error_line.h"
 #include "cli/option_flags.h"
 #include "cli/text.h"
@@ -27,6 +28,11 @@ const CLI::App& chosen(const CLI::App& app) {
   return subcommands.empty() ? app : *subcommands.front();
 }
 
+/// As it is typed: "pinion run".
+std::string path_of(const CLI::App& command) {
+  return command.get_parent() ? "pinion " + command.get_name() : "pinion";
+}
+
 // The subcommand that the first argument names, before anything is parsed.
 const CLI::App* named(const CLI::App& app, const std::vector<std::string>& arguments) {
   for (const CLI::App* subcommand : app.get_subcommands({}))
@@ -34,10 +40,21 @@ const CLI::App* named(const CLI::App& app, const std::vector<std::string>& argum
   return nullptr;
 }
 
+bool starts_program(const CLI::App& command) { return command.get_option_no_throw("command") != nullptr; }
+
 std::string command_names(const CLI::App& app) {
   std::string names;
   for (const CLI::App* subcommand : app.get_subcommands({}))
     names += (names.empty() ? "" : ", ") + subcommand->get_name();
+  return names;
+}
+
+/// Less their dashes; hidden ones are left out.
+std::vector<std::string_view> option_names(const CLI::App& command) {
+  std::vector<std::string_view> names;
+  for (const CLI::Option* option : command.get_options())
+    if (!option->get_lnames().empty() && !option->get_group().empty())
+      names.push_back(option->get_lnames()[0]);
   return names;
 }
 
@@ -62,13 +79,12 @@ std::string usage_message(const CLI::App& app, const CLI::ParseError& error,
     if (!names || name.size() < 2 || name[0] != '-' || command.get_option_no_throw(name)) continue;
     if (const std::string hint = tune_hint(command, name); !hint.empty())
       return fmt::format("unknown option '{}'{}", name, hint);
-    std::string valid;
-    for (const CLI::Option* option : command.get_options())
-      if (!option->get_lnames().empty() && !option->get_group().empty())  // hidden ones have none
-        valid += (valid.empty() ? "--" : ", --") + option->get_lnames()[0];
-    const bool starts_programs = command.get_option_no_throw("command") != nullptr;
-    return fmt::format("unknown option '{}'; valid options: {}{}", name, valid,
-                       starts_programs ? "; the program's own go behind `--`" : "");
+    const std::string_view nearest =
+        nearest_name(name.substr(std::min(name.find_first_not_of('-'), name.size())), option_names(command));
+    return fmt::format("unknown option '{}'{}; `{} --help` lists the valid ones{}", name,
+                       nearest.empty() ? "" : fmt::format("; the nearest is '--{}'", nearest),
+                       path_of(command),
+                       starts_program(command) ? ", and the program's own go behind its name" : "");
   }
   if (&command == &app) {
     const std::string valid = command_names(app);
@@ -132,6 +148,29 @@ std::vector<std::string> with_values_apart(const std::vector<std::string>& argum
   return apart;
 }
 
+/// How many words behind the option's name are its value.
+std::size_t words_of_value(const CLI::Option& option, const std::string& next) {
+  if (option.get_type_size() == 0) return 0;
+  // A switch takes its name alone, too.
+  const bool is_switch = option.get_items_expected_min() == 0;
+  return !is_switch || next == "yes" || next == "no" ? 1 : 0;
+}
+
+/// The place of `--`, or of the program's name; the end where there is neither.
+std::size_t begin_of_program(const CLI::App& app, const std::vector<std::string>& arguments) {
+  const CLI::App* const command = named(app, arguments);
+  const bool starts = command && starts_program(*command);
+  std::size_t at = 1;
+  for (; at < arguments.size() && arguments[at] != "--"; ++at) {
+    if (!starts) continue;
+    const std::string& word = arguments[at];
+    if (word.empty() || word[0] != '-') return at;
+    const CLI::Option* const option = command->get_option_no_throw(word);
+    if (option && at + 1 < arguments.size()) at += words_of_value(*option, arguments[at + 1]);
+  }
+  return std::min(at, arguments.size());
+}
+
 // The name of the option that was given as an empty text, such as an unset variable of the shell: CLI11 would
 // leave a number as it is. Options of the table check their own values; a program has arguments of its own.
 std::string given_empty(const CLI::App& app, const std::vector<std::string>& arguments) {
@@ -143,7 +182,7 @@ std::string given_empty(const CLI::App& app, const std::vector<std::string>& arg
     if (option && option->get_type_size() > 0 && arguments[i - 1][0] == '-') {
       const std::string& group = option->get_group();
       if (group != kTableGroup) return arguments[i - 1];
-    } else if (!command->get_option_no_throw("command")) {
+    } else if (!starts_program(*command)) {
       return "argument " + std::to_string(i);
     }
   }
@@ -151,9 +190,7 @@ std::string given_empty(const CLI::App& app, const std::vector<std::string>& arg
 }
 
 int complain(const CLI::App& app, const std::string& message, int status) {
-  const CLI::App& command = chosen(app);
-  const std::string name = &command == &app ? "pinion" : "pinion " + command.get_name();
-  print_error_line(message, name);
+  print_error_line(message, path_of(chosen(app)));
   return status;
 }
 
@@ -174,12 +211,14 @@ int finish(int status) {
 
 }  // namespace
 
-Words words_of(int argc, char** argv) {
+Words words_of(const CLI::App& app, int argc, char** argv) {
   fill_standard_descriptors();
   std::vector<std::string> arguments(argv + 1, argv + argc);
-  const auto mark = std::find(arguments.begin(), arguments.end(), "--");
-  const CommandLine command(mark == arguments.end() ? mark : mark + 1, arguments.end());
-  arguments.erase(mark, arguments.end());
+  const std::size_t begin = begin_of_program(app, arguments);
+  const bool marked = begin < arguments.size() && arguments[begin] == "--";
+  const auto first = arguments.begin() + static_cast<std::ptrdiff_t>(begin);
+  const CommandLine command(first + (marked ? 1 : 0), arguments.end());
+  arguments.erase(first, arguments.end());
   return {with_values_apart(arguments), command};
 }
 
@@ -190,6 +229,10 @@ std::unique_ptr<CLI::App> make_parser() {
   app->require_subcommand(1);
   app->formatter(std::make_shared<Help>());
   return app;
+}
+
+void add_program(CLI::App& sub) {
+  sub.add_option("command", "the program; from its name on, all words are its own")->type_name("CMD");
 }
 
 void add_list(CLI::App& sub, const std::string& name, std::vector<std::string>& into,

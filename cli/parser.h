@@ -1,5 +1,5 @@
-// The parser that `pinion` and its bench share: splits off the command behind `--`, lets CLI11 read the rest,
-// and turns errors into one line and a status.
+// The parser that `pinion` and its bench share: splits off the program's words, lets CLI11 read the rest, and
+// turns errors into one line and a status.
 #pragma once
 
 #include <memory>
@@ -10,15 +10,20 @@
 
 namespace pinion::cli {
 
-/// The arguments of main(): those before `--`, and the command behind it.
+/// The arguments of main(): Pinion's own, and the program with its arguments.
 struct Words {
   std::vector<std::string> arguments;
   CommandLine command;
 };
-Words words_of(int argc, char** argv);
+/// The program begins behind `--`, or, with a subcommand that has add_program(), at the first word that is
+/// neither an option nor an option's value. From there on all words are its own.
+Words words_of(const CLI::App& app, int argc, char** argv);
 
 /// `pinion` without subcommands.
 std::unique_ptr<CLI::App> make_parser();
+
+/// The subcommand starts a program, whose words are those of Words::command.
+void add_program(CLI::App& sub);
 
 /// Adds an option whose value is a list with commas. An empty part, as in `1M,,2M`, is a usage error.
 void add_list(CLI::App& sub, const std::string& name, std::vector<std::string>& into,

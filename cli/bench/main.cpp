@@ -7,9 +7,9 @@
 
 int main(int argc, char** argv) {
   using namespace pinion::cli;
-  Words words = words_of(argc, argv);
   const auto app = make_parser();
   add_benches(*app);
+  Words words = words_of(*app, argc, argv);
   if (!words.arguments.empty() && words.arguments.front() == kParserTableFlag) {
     Json table = parser_table(*app);
     table["benches"] = Json::array();

@@ -192,7 +192,7 @@ void compare(CompareArguments& arguments) {
 
 void add_compare(CLI::App& app, const CommandLine& command) {
   CLI::App* sub =
-      app.add_subcommand("compare", "Run a program under several strategies: compare [options] -- CMD...");
+      app.add_subcommand("compare", "Run a program under several strategies: compare [options] CMD...");
   auto arguments = std::make_shared<CompareArguments>();
   add_list(
       *sub, "--retention", arguments->rows,
@@ -207,11 +207,10 @@ void add_compare(CLI::App& app, const CommandLine& command) {
       ->type_name("DIR");
   sub->add_flag("--json", arguments->json, "one JSON object instead of a table")->disable_flag_override();
   arguments->flags.add_to(*sub, {"off", "retention", "log"});
-  sub->add_option("command", arguments->command, "the program and its arguments, best behind `--`")
-      ->type_name("CMD");
+  add_program(*sub);
   sub->callback([arguments, &command] {
-    arguments->command.insert(arguments->command.end(), command.begin(), command.end());
-    if (arguments->command.empty()) throw UsageError("no command given: pinion compare [options] -- CMD...");
+    if (command.empty()) throw UsageError("no command given: pinion compare [options] CMD...");
+    arguments->command = command;
     compare(*arguments);
   });
 }

@@ -11,6 +11,7 @@
 #include "cli/doctor/caches_above.h"
 #include "cli/error_line.h"
 #include "cli/option_flags.h"
+#include "cli/parser.h"
 #include "cli/report/arena.h"
 #include "cli/report/hugepages.h"
 #include "cli/report/libraries_part.h"
@@ -160,23 +161,20 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, const std:
 }  // namespace
 
 void add_run(CLI::App& app, const CommandLine& command, int& status) {
-  CLI::App* sub = app.add_subcommand("run", "Run a program under Pinion: pinion run [options] -- CMD...");
+  CLI::App* sub = app.add_subcommand("run", "Run a program under Pinion: pinion run [options] CMD...");
   auto flags = std::make_shared<OptionFlags>();
   auto inherited = std::make_shared<std::vector<std::string>>();
   auto metrics = std::make_shared<std::string>();
-  auto plain = std::make_shared<CommandLine>();
   flags->add_to(*sub);
   sub->add_option("--inherit", *inherited)->group("")->allow_extra_args(false);  // forward.h
   sub->add_option(
          "--prometheus", *metrics,
          "write metrics while the program runs, for the textfile collector of Prometheus' node exporter")
       ->type_name("FILE");
-  sub->add_option("command", *plain, "the program and its arguments, best behind `--`")->type_name("CMD");
-  sub->callback([flags, inherited, metrics, plain, &command, &status] {
-    CommandLine whole = *plain;
-    whole.insert(whole.end(), command.begin(), command.end());
-    if (whole.empty()) throw UsageError("no command given: pinion run [options] -- CMD...");
-    status = run(*flags, *inherited, *metrics, whole);
+  add_program(*sub);
+  sub->callback([flags, inherited, metrics, &command, &status] {
+    if (command.empty()) throw UsageError("no command given: pinion run [options] CMD...");
+    status = run(*flags, *inherited, *metrics, command);
   });
 }
 

@@ -10,6 +10,7 @@
 #include "base/clock.h"
 #include "base/units.h"
 #include "cli/command.h"
+#include "cli/parser.h"
 #include "cli/run/launch.h"
 #include "cli/system_files.h"
 
@@ -75,10 +76,9 @@ void add_softroce(CLI::App& app, const CommandLine& command, int& status) {
   sub->add_option("--share", given->shares, "directory in which the command's files stay")->type_name("DIR");
   sub->add_flag("--kvm", given->kvm, "run by the processor's virtualization instead of QEMU's emulation")
       ->disable_flag_override();
-  sub->add_option("command", given->command, "the program and its arguments, best behind `--`")
-      ->type_name("CMD");
+  add_program(*sub);
   sub->callback([given, &command, &status] {
-    given->command.insert(given->command.end(), command.begin(), command.end());
+    given->command = command;
     status = boot(*given);
   });
 }

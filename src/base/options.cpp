@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
-#include <numeric>
 #include <utility>
+
+#include "base/nearest.h"
 
 namespace pinion {
 
@@ -25,21 +26,6 @@ const char* valid_form(const OptionSpec& spec) {
   return "a text";
 }
 
-/// Letters to change, add or leave out to make one name of the other.
-std::size_t edits(std::string_view from, std::string_view to) {
-  std::vector<std::size_t> row(to.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 0; i < from.size(); ++i) {
-    std::size_t diagonal = std::exchange(row[0], i + 1);
-    for (std::size_t j = 0; j < to.size(); ++j) {
-      const std::size_t changed = diagonal + (from[i] == to[j] ? 0 : 1);
-      diagonal = row[j + 1];
-      row[j + 1] = std::min({changed, row[j] + 1, diagonal + 1});
-    }
-  }
-  return row.back();
-}
-
 }  // namespace
 
 Error invalid_value(const OptionSpec& spec, std::string_view value) {
@@ -56,16 +42,10 @@ Error invalid_value(const OptionSpec& spec, std::string_view value) {
 
 Error unknown_option(std::string_view name, const std::vector<const char*>& valid) {
   const std::string shown(name.substr(0, 60));
-  std::string nearest;
-  std::size_t fewest = shown.size() + 1;
-  for (const std::string_view other : valid) {
-    const std::size_t needed = edits(shown, other);
-    if (needed >= fewest || 2 * needed > std::max(shown.size(), other.size())) continue;
-    fewest = needed;
-    nearest = "; the nearest is '" + std::string(other) + "'";
-  }
+  const std::string nearest(nearest_name(shown, {valid.begin(), valid.end()}));
+  const std::string hint = nearest.empty() ? "" : "; the nearest is '" + nearest + "'";
   return Error::make(EINVAL, "unknown option '%s'%s; `pinion info options --all` lists the valid ones",
-                     shown.c_str(), nearest.c_str());
+                     shown.c_str(), hint.c_str());
 }
 
 Error parse_settings(std::string_view text, const TakeSetting& take) {

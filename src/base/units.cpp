@@ -3,28 +3,38 @@
 #include <charconv>
 #include <cmath>
 #include <cstdio>
-#include <initializer_list>
-#include <utility>
 
 namespace pinion {
 
 namespace {
 
-template <class T>
-std::optional<T> parse_scaled(std::string_view text,
-                              std::initializer_list<std::pair<std::string_view, double>> units, double most) {
+/// `scale_of`: the value of a unit, by its name; 0: there is no such unit.
+template <class T, class Scale>
+std::optional<T> parse_scaled(std::string_view text, Scale scale_of, double most) {
   double value = 0;
   const auto [rest, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error != std::errc{} || std::signbit(value) || !(value >= 0)) return std::nullopt;
-  const std::string_view unit(rest, static_cast<std::size_t>(text.data() + text.size() - rest));
-  for (const auto& [name, scale] : units) {
-    if (unit != name) continue;
-    const double scaled = value * scale;
-    if (scaled > most || (value > 0 && scaled < 1) || (scale == 1 && scaled != std::floor(scaled)))
-      return std::nullopt;
-    return static_cast<T>(std::llround(scaled));
-  }
-  return std::nullopt;
+  const double scale = scale_of({rest, static_cast<std::size_t>(text.data() + text.size() - rest)});
+  const double scaled = value * scale;
+  if (scale == 0 || scaled > most || (value > 0 && scaled < 1) ||
+      (scale == 1 && scaled != std::floor(scaled)))
+    return std::nullopt;
+  return static_cast<T>(std::llround(scaled));
+}
+
+/// "K", "KB" and "KiB", in any case, are 1024; "M", "G" and "T" alike.
+double scale_of_size(std::string_view unit) {
+  if (unit.empty() || unit == "B") return 1;
+  static constexpr std::string_view kLetters = "KMGT";
+  const std::size_t power = kLetters.find(static_cast<char>(unit[0] & ~0x20));
+  const std::string_view rest = unit.substr(1);
+  const bool valid = rest.empty() || rest == "B" || rest == "b" || rest == "iB" || rest == "ib";
+  return power != kLetters.npos && valid ? std::exp2(10 * (power + 1)) : 0;
+}
+
+double scale_of_duration(std::string_view unit) {
+  if (unit == "ns") return 1;
+  return unit == "us" ? 1e3 : unit == "ms" ? 1e6 : unit == "s" ? 1e9 : 0;
 }
 
 }  // namespace
@@ -37,19 +47,17 @@ std::optional<std::uint64_t> parse_count(std::string_view text) {
 }
 
 std::optional<std::uint64_t> parse_size(std::string_view text) {
-  constexpr double k = 1024;
-  return parse_scaled<std::uint64_t>(
-      text, {{"", 1}, {"B", 1}, {"K", k}, {"M", k * k}, {"G", k * k * k}, {"T", k * k * k * k}},
-      k * k * k * k * k * k);
+  return parse_scaled<std::uint64_t>(text, scale_of_size, std::exp2(60));
 }
 
 std::optional<Duration> parse_duration(std::string_view text) {
-  return parse_scaled<Duration>(text, {{"ns", 1}, {"us", 1e3}, {"ms", 1e6}, {"s", 1e9}}, 1e18);
+  return parse_scaled<Duration>(text, scale_of_duration, 1e18);
 }
 
 std::optional<double> parse_share(std::string_view text) {
   // The parts are millionths of a percent.
-  const auto parts = parse_scaled<std::int64_t>(text, {{"%", 1e6}}, 100e6);
+  const auto parts = parse_scaled<std::int64_t>(
+      text, [](std::string_view unit) { return unit == "%" ? 1e6 : 0; }, 100e6);
   if (!parts) return std::nullopt;
   return static_cast<double>(*parts) / 1e8;
 }

@@ -11,9 +11,9 @@
 
 namespace pinion {
 
-/// "16K", "2G", "1.5M", "4096" -> bytes (powers of 1024; at most 2^60). Nothing when the text has another
-/// form. Fractions need a unit, and must come to one byte at least: 0 often means no limit. The same holds
-/// for durations and shares.
+/// "16K", "2g", "1.5MiB", "4096" -> bytes (powers of 1024, also "80MB"; at most 2^60). Nothing when the text
+/// has another form. Fractions need a unit, and must come to one byte at least: 0 often means no limit. The
+/// same holds for durations and shares.
 std::optional<std::uint64_t> parse_size(std::string_view text);
 /// "10us", "5ms", "2s", "100ns" -> nanoseconds.
 std::optional<Duration> parse_duration(std::string_view text);

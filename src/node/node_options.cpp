@@ -14,7 +14,7 @@ constexpr Choice<PolicyKind> kPolicies[] = {{"sleeping", PolicyKind::sleeping},
 OptionTable<NodeOptions> node_options() {
   using O = NodeOptions;
   return {
-      size_option(
+      size_limit_option(
           &O::node_limit,
           {"node-limit",
            "upper bound on bytes registered at a time by all processes of the job on a node, shared by "

@@ -32,9 +32,11 @@ TEST(Options, Sizes) {
   EXPECT_EQ(parse_size("1048576T"), std::uint64_t{1} << 60);
   EXPECT_EQ(parse_size("0.4K"), 410u);
   EXPECT_EQ(parse_size("0K"), 0u);
-  for (const char* bad :
-       {"",     "K",    "-1", "4k",  "4KB",      "4 K",   " 4",  "4K ", "1e30", "inf",     "nan",   "infG",
-        "nanM", "0x10", "+4", "-0K", "1048577T", "1e999", "0.4", "1.5", "7.5B", "0.0001K", "1e-30T"})
+  for (const char* same : {"3M", "3m", "3MB", "3mb", "3MiB", "3mib"})
+    EXPECT_EQ(parse_size(same), 3u << 20) << same;
+  for (const char* bad : {"",    "K",   "-1",       "4kB ",  "4Ki", "4KBs", "4Bi",  "4P",      "4b",
+                          "4 K", " 4",  "4K ",      "1e30",  "inf", "nan",  "infG", "nanM",    "0x10",
+                          "+4",  "-0K", "1048577T", "1e999", "0.4", "1.5",  "7.5B", "0.0001K", "1e-30T"})
     EXPECT_FALSE(parse_size(bad)) << bad;
 }
 

@@ -194,6 +194,18 @@ TEST_F(Cli, ErrorLinesShowNoControlCharacters) {
   EXPECT_NE(o.err.find("./?[31m?program: not found"), std::string::npos) << o.err;
 }
 
+TEST_F(Cli, FromTheProgramsNameOnWordsAreItsOwn) {
+  const auto words = [this](std::vector<std::string> before) {
+    before.insert(before.end(), {"printf", "%s;", "-n", "2", "--limit=7", "[a,b]", "--", "", "-x"});
+    return pinion(before).out;
+  };
+  const std::string all = "-n;2;--limit=7;[a,b];--;;-x;";
+  EXPECT_EQ(words({"run", "--off", "--"}), all);
+  EXPECT_EQ(words({"run", "--off"}), all);
+  EXPECT_EQ(words({"run", "--off", "yes", "--limit", "1g"}), all) << "values of options are no program";
+  EXPECT_EQ(words({"run", "--limit=1g", "--off"}), all);
+}
+
 TEST_F(Cli, RunOffLeavesTheProgramAlone) {
   const auto script = {"run", "--off", "yes", "--", "sh", "-c", "echo [$LD_PRELOAD]; exit 3"};
   Outcome o = pinion({script.begin(), script.end()});

@@ -21,11 +21,12 @@ TEST_F(Cli, UsageErrorsAreOneLineAndStatus2) {
       {}, "no command given; valid commands: run, compare, report, top, stop, simulate, info, doctor, bench");
   expect_usage_error({"runn"}, "unknown command 'runn'; valid commands: run");
   expect_usage_error({"--limit", "2G"}, "unknown option '--limit'");
-  expect_usage_error({"run"}, "no command given: pinion run [options] -- CMD...");
+  expect_usage_error({"run"}, "no command given: pinion run [options] CMD...");
   expect_usage_error({"run", "--"}, "no command given");
   expect_usage_error({"run", "--limits", "2G", "--", "true"},
-                     "unknown option '--limits'; valid options: --help, --off");
-  expect_usage_error({"run", "true", "--size=3"}, "unknown option '--size'");
+                     "unknown option '--limits'; the nearest is '--limit'; `pinion run --help`");
+  expect_usage_error({"run", "--size=3", "true"}, "unknown option '--size'; `pinion run --help`");
+  expect_usage_error({"run", "--limit", "100", "true"}, "of 4096 bytes at least, or 0");
   expect_usage_error({"run", "--limit", "2X", "--", "true"}, "expected a size such as 4096, 16K, 1.5M or 2G");
   expect_usage_error({"run", "--retention", "helpful", "--", "true"},
                      "not one of: observe, on-demand, leave-pinned");
@@ -39,7 +40,7 @@ TEST_F(Cli, UsageErrorsAreOneLineAndStatus2) {
   expect_usage_error({"run", "--except", "gdb::nsys", "--", "true"},
                      "option except: 'gdb::nsys' is not valid; expected names, patterns or paths");
   expect_usage_error({"run", "--log", "a,b", "--", "true"}, "comma");
-  expect_usage_error({"compare"}, "no command given: pinion compare [options] -- CMD...");
+  expect_usage_error({"compare"}, "no command given: pinion compare [options] CMD...");
   expect_usage_error({"compare", "--retention", "helper,best", "--", "true"}, "'best' is not one of");
   expect_usage_error({"compare", "--repeat", "0", "--", "true"}, "--repeat");
   expect_usage_error({"compare", "--retention", "library", "--", "true"}, "where Pinion acts below them");
@@ -49,8 +50,9 @@ TEST_F(Cli, UsageErrorsAreOneLineAndStatus2) {
                      "'best' is not one of");
   expect_usage_error({"compare", "--limit", "1M", "--retention", "off-limited", "--", "true"}, "off-limited");
   expect_usage_error({"report"}, "logs is required");
-  expect_usage_error({"report", "--jsn", "x"},
-                     "unknown option '--jsn'; valid options: --help, --json, --trace, --html, --plot");
+  expect_usage_error(
+      {"report", "--jsn", "x"},
+      "unknown option '--jsn'; the nearest is '--json'; `pinion report --help` lists the valid ones");
   expect_usage_error({"info", "colours"}, "colours");
   expect_usage_error({"bench"}, "no bench given; valid: acquire, events, firehose");
   expect_usage_error({"bench", "none-such"}, "unknown bench 'none-such'");
