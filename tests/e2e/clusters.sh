@@ -32,13 +32,13 @@ esac
 # once COMMAND..., user COMMAND...: on node0, where the user has logged in; its output in $work/out and $work/err.
 once() { on node0 timeout 240 "$@" >"$work/out" 2>"$work/err"; }
 user() {
-  local status
+  local status try
   # A launcher ends by a SIGPIPE of its own now and then, in plain runs too, and may take a rank with it.
-  for _ in 1 2 3; do
+  for try in 1 2 3; do
+    [ $try -eq 1 ] || rm -rf "$work/inside"
     once "$@"
     status=$?
     [ $status -eq 141 ] || break
-    rm -rf "$work/inside"
   done
   # Hydra's treatment of ranks that leave depends on chance.
   [ "$family" = mpich ] && verified || return $status
