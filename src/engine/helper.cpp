@@ -227,7 +227,8 @@ void Helper::end_of_run() {
 
 void Helper::forget() {
   domains_.for_each([this](DomainSlot& slot) {
-    if (traits_of(options_.retention).decides_on_threads)
+    // Threads never enter that of an observed domain.
+    if (traits_of(options_.retention).decides_on_threads && !slot.kept.observed)
       lease_path_.outlive(std::move(slot.kept.retention));
     else
       slot.kept.retention.reset();

@@ -9,6 +9,7 @@ namespace pinion {
 
 void ThreadRetirement::after_release(ThreadContext& thread, int number, RegionRef idle) {
   if (!on_threads_ || fork_gate_.is_closed()) return retire(thread, number, idle);
+  if (domains_.observes(number)) return;
   Retention& retention = domains_.retention(number);
   if (!retention.may_claim()) return;
   const HeldSignals held;
@@ -16,7 +17,7 @@ void ThreadRetirement::after_release(ThreadContext& thread, int number, RegionRe
 }
 
 void ThreadRetirement::after_registration(ThreadContext& thread, int number) {
-  if (!on_threads_) return;
+  if (!on_threads_ || domains_.observes(number)) return;
   while (Region* claimed = domains_.retention(number).claim_after_registration())
     retire_claimed(thread, number, claimed);
 }
