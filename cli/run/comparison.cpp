@@ -181,6 +181,14 @@ std::string tables_text(const std::vector<ComparedStrategy>& strategies, bool be
   return below ? out + "\n" + nic_table(strategies) : out;
 }
 
+/// Without the device of a trial (recommendation.h).
+OptionFlags flags_to_advise(const ComparedStrategy& s) {
+  OptionFlags flags = s.flags;
+  if (s.row.has_pinion() && reported(s) && is_trial(*s.runs.front().report))
+    flags.set("device", Options().device);
+  return flags;
+}
+
 /// The strategy whose run is simulated under others: leave-pinned keeps the program's own times best.
 const ComparedStrategy* to_simulate(const std::vector<ComparedStrategy>& strategies) {
   const ComparedStrategy* found = nullptr;
@@ -202,7 +210,7 @@ Verdict verdict_of(const CompareArguments& arguments, const std::vector<Compared
          has_logs ? static_cast<std::uint64_t>(median(s, [](const auto& r) { return r.acquires.bounced; }))
                   : 0,
          w.median, w.least, w.most, has_logs ? median(s, [](const auto& r) { return r.cost.added(); }) : 0,
-         s.runs.size(), typed(s.row, s.flags, s.variables, arguments.command)});
+         s.runs.size(), typed(s.row, flags_to_advise(s), s.variables, arguments.command)});
   }
   const ComparedStrategy* const simulated = to_simulate(strategies);
   if (simulated == nullptr) return cli::verdict_of(rows, {});

@@ -37,6 +37,21 @@ std::map<Node, std::uint64_t> nodes_of(const Workload& workload, const Settings&
 
 double seconds(double ns) { return ns * 1e-9; }
 
+/// Adds the times of all ranks as means over them.
+void add_times(Result& result, const runlog::Counters& sum, double bookkeeping_ns) {
+  const auto mean = [&](auto ns) { return seconds(static_cast<double>(ns)) / result.ranks; };
+  result.cost.on_demand = mean(sum.registration_ns);
+  result.cost.waits = mean(sum.wait_ns);
+  result.cost.bounce = mean(sum.bounce_ns);
+  result.cost.bookkeeping = mean(static_cast<double>(result.acquires.total) * bookkeeping_ns);
+  result.cost.helper_cpu = mean(sum.helper_cpu_ns);
+  result.cost.helper_charged = mean(sum.helper_share_spent_ns);
+  // Every strategy keeps the same books, leave-pinned too.
+  result.cost.leave_pinned = mean(sum.leave_pinned_registration_ns) + result.cost.bookkeeping;
+  result.budget = {mean(sum.budget_ns), mean(sum.budget_spent_ns), sum.budget_refused};
+  result.helper_share = {mean(sum.helper_share_ns), mean(sum.helper_share_spent_ns)};
+}
+
 }  // namespace
 
 bool is_predictor(const std::string& name) {
@@ -88,20 +103,10 @@ Result simulate(const Workload& workload, const Settings& settings) {
   result.registrations = sum.registrations;
   result.deregistrations = sum.deregistrations;
 
-  const auto mean = [&](auto ns) { return seconds(static_cast<double>(ns)) / result.ranks; };
-  result.cost.on_demand = mean(sum.registration_ns);
-  result.cost.waits = mean(sum.wait_ns);
-  result.cost.bounce = mean(sum.bounce_ns);
-  result.cost.bookkeeping = mean(static_cast<double>(result.acquires.total) * workload.bookkeeping_ns);
-  result.cost.helper_cpu = mean(sum.helper_cpu_ns);
-  result.cost.helper_charged = mean(sum.helper_share_spent_ns);
-  // Every strategy keeps the same books, leave-pinned too; without a limit, all its time is its own.
-  result.cost.leave_pinned = mean(sum.leave_pinned_registration_ns) + result.cost.bookkeeping;
+  add_times(result, sum, workload.bookkeeping_ns);
   if (settings.retention == RetentionKind::leave_pinned && settings.limit == 0 && settings.node_limit == 0)
-    result.cost.leave_pinned =
-        result.cost.registration() + result.cost.bookkeeping + result.cost.helper_charged;
-  result.budget = {mean(sum.budget_ns), mean(sum.budget_spent_ns), sum.budget_refused};
-  result.helper_share = {mean(sum.helper_share_ns), mean(sum.helper_share_spent_ns)};
+    result.cost.leave_pinned = result.cost.registration() + result.cost.bookkeeping +
+                               result.cost.helper_charged;  // all its time is its own
   result.prediction = runlog::prediction_of(sum);
   return result;
 }
