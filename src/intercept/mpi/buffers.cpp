@@ -96,9 +96,9 @@ void Buffers::lease_range(const void* buffer, Aint n, Datatype type, Access acce
                           std::int64_t arrives) {
   Range range = dense_range(buffer, n, type);
   if (range.empty()) {
-    if (!reaches(n, type)) return;
-    const Elements data{reinterpret_cast<Address>(buffer), n, type, Layout(type),
-                        bytes_of(questions_, n, type)};
+    const std::uint64_t bytes = bytes_of(questions_, n, type);
+    if (bytes < least_) return;
+    const Elements data{reinterpret_cast<Address>(buffer), n, type, Layout(type), bytes};
     // With gaps, the number of bytes that arrive leaves their places open.
     if (data.have_gaps()) return lease_with_gaps(data, access, other);
     range = data.hull();
@@ -106,8 +106,9 @@ void Buffers::lease_range(const void* buffer, Aint n, Datatype type, Access acce
   if (range.bytes() >= least_ && concerns(other)) take(range, access, other, arrives);
 }
 
-void Buffers::lease_matched(void* buffer, Aint n, Datatype type, Message message) {
-  const bool known = t_matched.bytes != kNothing && t_matched.message == message;
+void Buffers::receives_matched(void* buffer, Aint n, Datatype type, const Message* message) {
+  if (!message) return;
+  const bool known = t_matched.bytes != kNothing && t_matched.message == *message;
   lease_arriving(buffer, n, type, kAll, known ? static_cast<std::int64_t>(t_matched.bytes) : kLearnt);
 }
 
@@ -151,7 +152,7 @@ template <class N, class D>
 void Buffers::lease_blocks(const void* buffer, const N* counts, const D* offsets, Aint blocks, Datatype type,
                            Access access) {
   if (buffer == kInPlace || least_ == kNothing || !counts || !offsets) return;
-  if (!reaches(sum_of(counts, blocks), type)) return;
+  if (bytes_of(questions_, sum_of(counts, blocks), type) < least_) return;
   const Layout layout(type);
   const std::uint64_t bytes = bytes_of(questions_, 1, type);
   const auto block = [&](Aint i) {

@@ -56,9 +56,7 @@ class Buffers {
     if (source != kProcNull) lease_arriving(buffer, n, type, source, kLearnt);
   }
   /// Names the buffer of a matched message, which may be known to be shorter.
-  void receives_matched(void* buffer, Aint n, Datatype type, const Message* message) {
-    if (message) lease_matched(buffer, n, type, *message);
-  }
+  void receives_matched(void* buffer, Aint n, Datatype type, const Message* message);
   /// Names the buffer of a receive where all that is posted arrives.
   void receives_all(void* buffer, Aint n, Datatype type, int source) {
     if (source != kProcNull) lease(buffer, n, type, Access::write, source);
@@ -127,8 +125,6 @@ class Buffers {
   }
 
  private:
-  bool reaches(Aint n, Datatype type) { return bytes_of(questions_, n, type) >= least_; }
-
   // Stand for the bytes that arrive of a buffer: as many as is learnt, or all that is named.
   static constexpr std::int64_t kLearnt = -1, kAsNamed = -2;
   // A hit is served without a frame: all further work is a jump, for which the arguments have to fit into
@@ -141,7 +137,6 @@ class Buffers {
   /// ordinary way is to be taken.
   bool lease_quickly(const void* buffer, Aint n, Datatype type, Access access, std::int64_t arrives);
   void lease_range(const void* buffer, Aint n, Datatype type, Access access, int other, std::int64_t arrives);
-  void lease_matched(void* buffer, Aint n, Datatype type, Message message);
   void lease_with_gaps(const Elements& elements, Access access, int other);
   template <class N, class D>
   void lease_blocks(const void* buffer, const N* counts, const D* offsets, Aint blocks, Datatype type,
