@@ -327,7 +327,7 @@ TEST(HitTrail, ALeaseWithoutARecordTakesItsRegionAlongDuringAFork) {
     ASSERT_TRUE(leases.retirement().fork_gate().close());
     if (quickly) {
       ASSERT_EQ(leases.registry_source().release_quickly(transfer), RegistrySource::Quick::rest);
-      leases.registry_source().end_release(*this_thread(), transfer);
+      leases.registry_source().end_release(this_thread(), transfer);
     } else {
       leases.release(*this_thread(), transfer);
     }
