@@ -387,7 +387,7 @@ done
 # A threshold of the user's; --hugepages no; a bad value.
 to "$work/out" "$work/err" "$pinion" run --hugepages --tune hugepage-threshold=1G -- "$work/family" || fail "threshold: $(cat "$work/err")"
 grep -q 'hugepage heap' "$work/err" && fail "a threshold of 1 GiB: $(cat "$work/err")"
-to "$work/out" "$work/err" "$pinion" run --hugepages maybe -- "$work/family"
+to "$work/out" "$work/err" "$pinion" run --hugepages=maybe -- "$work/family"
 [ $? -eq 2 ] || fail "a bad value: $(cat "$work/err")"
 
 # Static data: contents stay, in programs at fixed addresses and at any, in children, beside a thread that runs already.

@@ -12,7 +12,7 @@ measured() {
   books_balance "$1"
   report_says "$1" '(r.acts == "measured" and r.retention == "observe" and r.registrations == 0 and r.registered_bytes.peak == 0
     and r.acquires.observed == r.acquires.total == 160)'
-  report_says "$1" '[row.retention for row in r.strategies.rows] == ["on-demand", "leave-pinned", "helper"]'
+  report_says "$1" '[row.retention for row in r.strategies.rows] == ["on-demand", "leave-pinned", "lru", "helper"]'
   # Leave-pinned, simulated, is the union of the transferred memory; every other strategy holds at most that.
   # The ranks' times may shift a little.
   report_says "$1" '(all(row.acquires.total == 160 for row in r.strategies.rows) and

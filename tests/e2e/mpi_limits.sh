@@ -75,7 +75,8 @@ if user test -x "$pinion" -a -r "$build/lib/libpinion-preload.so" -a -x "$progra
   user "$pinion" run --device pin --log "$work/home/log" -- "${launch[@]}" -n 2 "$programs/mpi_counted" >"$work/out" 2>"$work/err" ||
     fail "$what: status $?: $(cat "$work/err")"
   verified || fail "$what: $(cat "$work/out")"
-  [ "$(grep -c 'RLIMIT_MEMLOCK' "$work/err")" -eq 2 ] || fail "$what: one line a rank: $(cat "$work/err")"
+  [ "$(grep -c '^pinion: rank .*RLIMIT_MEMLOCK' "$work/err")" -eq 2 ] || fail "$what: one line a rank: $(cat "$work/err")"
+  grep -qE '^pinion:   ulimit -l [0-9]+$' "$work/err" || fail "$what: what to ask for: $(cat "$work/err")"
   mv "$work/home/log" "$work/log.memlock"
   [ "$(what_is 'r.acquires.bounced == r.acquires.total and r.registered_bytes.peak == 0' "$work/log.memlock")" = True ] ||
     fail "$what: $(what_is 'r.acquires' "$work/log.memlock")"
