@@ -31,6 +31,16 @@ std::string type_name(const OptionSpec& spec) {
 
 }  // namespace
 
+void add_retired_options(CLI::App& command) {
+  for (const RetiredOption& retired : kRetiredOptions) {
+    const auto warn = [&retired](const std::string& value) {
+      Options ignored;
+      (void)set_option(ignored, retired.name, value);
+    };
+    command.add_option_function<std::string>(std::string("--") + retired.name, warn)->group("");
+  }
+}
+
 void OptionFlags::add_to(CLI::App& command, std::initializer_list<std::string_view> except) {
   for (const OptionSpec& spec : option_specs()) {
     const bool is_left_out = std::find(except.begin(), except.end(), spec.name) != except.end();
@@ -54,6 +64,7 @@ void OptionFlags::add_to(CLI::App& command, std::initializer_list<std::string_vi
     if (const Error error = parse_settings(settings, keep))
       throw UsageError(std::string("--tune: ") + error.message);
   };
+  add_retired_options(command);
   command.add_option_function<std::string>("--tune", tune, "options for experts: pinion info options --all")
       ->type_name("NAME=VALUE,...")
       ->trigger_on_parse()

@@ -18,6 +18,9 @@ namespace pinion::cli {
 inline constexpr const char* kTableGroup =
     "Pinion's options (also PINION=\"name=value,...\"; all of them: pinion info options --all)";
 
+/// Adds the options of the version before, hidden, which are warned of and have no effect.
+void add_retired_options(CLI::App& command);
+
 class OptionFlags {
  public:
   /// Adds `--name VALUE` for every everyday option of the table but those in `except`, which the command has

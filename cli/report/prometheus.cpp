@@ -58,14 +58,12 @@ const Metric kMetrics[] = {
      [](const RankReport& r) { return number(r.registration_failures); }},
     {"pinion_added_seconds", "gauge", "Time that registration cost beyond leave-pinned's",
      [](const RankReport& r) { return r.cost.added(); }},
-    {"pinion_time_budget_spent_seconds", "gauge", "Time budget spent on the program's threads",
-     [](const RankReport& r) { return r.budget.spent; }},
+    {"pinion_time_budget_spent_seconds", "gauge", "Time budget spent",
+     [](const RankReport& r) { return r.budget.spent(); }},
     {"pinion_time_budget_allowed_seconds", "gauge", "Time budget; 0: not bounded",
      [](const RankReport& r) { return r.budget.allowed; }},
-    {"pinion_helper_share_spent_seconds", "gauge", "Time of the run that the helper's work took",
-     [](const RankReport& r) { return r.helper_share.spent; }},
-    {"pinion_helper_share_allowed_seconds", "gauge", "The helper's share; 0: not bounded",
-     [](const RankReport& r) { return r.helper_share.allowed; }},
+    {"pinion_time_budget_by_helper_seconds", "gauge", "Of that, time of the run that the helper's work took",
+     [](const RankReport& r) { return r.budget.by_helper; }},
 };
 
 /// The value of a label.

@@ -29,7 +29,7 @@ Json to_json(const runlog::RankReport& r) {
           {"critical_path_seconds", cli::to_json(r.cost)},
           {"prediction", cli::to_json(r.prediction)},
           {"time_budget", cli::to_json(r.budget)},
-          {"helper_share", cli::to_json(r.helper_share)},
+          {"helper_share", helper_share_json(r.budget)},
           {"beyond_limits", cli::to_json(r.beyond)},
           {"released_under_pressure", cli::to_json(r.under_pressure)},
           {"held_by_peers", cli::to_json(r.holds)},
@@ -185,11 +185,13 @@ Json to_json(const runlog::Prediction& p) {
 }
 
 Json to_json(const runlog::TimeBudgetUse& b) {
-  return {{"allowed_seconds", b.allowed}, {"spent_seconds", b.spent}, {"refused", b.refused}};
+  return {{"allowed_seconds", b.allowed},       {"spent_seconds", b.spent()},
+          {"on_threads_seconds", b.on_threads}, {"by_helper_seconds", b.by_helper},
+          {"preempted_seconds", b.preempted},   {"refused", b.refused}};
 }
 
-Json to_json(const runlog::HelperShareUse& s) {
-  return {{"allowed_seconds", s.allowed}, {"spent_seconds", s.spent}};
+Json helper_share_json(const runlog::TimeBudgetUse& b) {
+  return {{"allowed_seconds", b.allowed}, {"spent_seconds", b.by_helper}};
 }
 
 Json to_json(const runlog::BeyondLimits& b) {
@@ -230,7 +232,7 @@ Json to_json(const runlog::Report& r, const Json& strategies, const LibrariesPar
       {"critical_path_seconds", to_json(r.cost)},
       {"prediction", to_json(r.prediction)},
       {"time_budget", to_json(r.budget)},
-      {"helper_share", to_json(r.helper_share)},
+      {"helper_share", helper_share_json(r.budget)},
       {"kept_all_below_bytes", r.kept_all_below_bytes},
       {"beyond_limits", to_json(r.beyond)},
       {"released_under_pressure", to_json(r.under_pressure)},

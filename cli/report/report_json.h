@@ -17,8 +17,9 @@ Json to_json(const runlog::Prediction& prediction);
 Json to_json(const runlog::BeyondLimits& beyond);
 Json to_json(const runlog::PressureReleases& releases);
 Json to_json(const runlog::PeerHolds& holds);
-Json to_json(const runlog::HelperShareUse& share);
 Json to_json(const runlog::TimeBudgetUse& budget);
+/// Kept for one version: the keys of the bound that the helper had for itself.
+Json helper_share_json(const runlog::TimeBudgetUse& budget);
 /// `strategies`: of a run that was only measured; else null. `held`: by libraries; null: not known.
 Json to_json(const runlog::Report& report, const Json& strategies, const LibrariesPart* held);
 

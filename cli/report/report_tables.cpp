@@ -15,10 +15,6 @@ using runlog::Report;
 
 constexpr std::size_t kSitesShown = 10;
 
-std::string spent_of(double spent, double allowed) {
-  return seconds_text(spent) + (allowed > 0 ? " of " + seconds_text(allowed) : ", unbounded");
-}
-
 /// Pinion's part in the registrations.
 std::string acts_text(const Report& r) {
   switch (r.acts) {
@@ -50,11 +46,9 @@ const char* const kRegisteredMeaning =
     "Leave-pinned keeps everything registered; oracle holds only the memory under transfer, the least "
     "possible. Both are computed from this run's transfers.";
 
-std::string spent_text(const runlog::TimeBudgetUse& threads) {
-  return spent_of(threads.spent, threads.allowed);
-}
-std::string spent_text(const runlog::HelperShareUse& helper) {
-  return spent_of(helper.spent, helper.allowed);
+std::string spent_text(const runlog::TimeBudgetUse& budget) {
+  const std::string spent = seconds_text(budget.spent());
+  return spent + (budget.allowed > 0 ? " of " + seconds_text(budget.allowed) : ", unbounded");
 }
 
 std::string retention_text(const Report& r) {
@@ -148,8 +142,7 @@ std::vector<Figure> time_figures(const Report& r) {
   row("less leave-pinned's registration", -c.leave_pinned);
   row("seconds added", c.added(), percent_text(r.share_added()) + " of the run");
   if (!acts(r)) return figures;
-  row("time budget", r.budget.spent, spent_text(r.budget) + " spent on the program's threads");
-  row("helper's share", r.helper_share.spent, spent_text(r.helper_share) + " spent by the helper");
+  row("spent of the time budget", r.budget.spent(), spent_text(r.budget));
   if (r.budget.refused)
     figures.push_back({"regions kept for want of budget", count_text(r.budget.refused), "", ""});
   return figures;

@@ -138,8 +138,7 @@ std::string acted_summary(const Report& r) {
   if (const std::string text = kept_all_text(r.kept_all_below_bytes); !text.empty())
     out += wrapped(text, kSummary);
   else if (acts(r))
-    out += fmt::format("{}time spent of its bounds: {} on threads, {} by the helper\n", kSummary,
-                       spent_text(r.budget), spent_text(r.helper_share));
+    out += fmt::format("{}spent of the time budget: {}\n", kSummary, spent_text(r.budget));
   if (const std::string text = beyond_text(r); !text.empty())
     out += wrapped("the program's own registrations exceeded the limit " + text, kSummary);
   if (r.acts == runlog::Acts::pinned && has_rank(r)) out += fmt::format("pinion: {}\n", kBesideMpi);

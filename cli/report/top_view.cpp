@@ -9,6 +9,7 @@
 #include "cli/report/gpu_copies.h"
 #include "cli/text.h"
 #include "engine/engine_options.h"
+#include "runlog/process_figures.h"
 
 namespace pinion::cli {
 
@@ -16,8 +17,8 @@ namespace {
 
 double seconds(double ns) { return ns * 1e-9; }
 
-std::string share_text(double spent, double allowed) {
-  return allowed > 0 ? percent_text(std::max(0.0, spent / allowed)) : "-";
+std::string share_text(const runlog::TimeBudgetUse& budget) {
+  return budget.allowed > 0 ? percent_text(std::max(0.0, budget.spent() / budget.allowed)) : "-";
 }
 
 /// Adds up the figures of a node's line. Spent and allowed are of all its ranks.
@@ -26,19 +27,17 @@ void add(TopRow& sum, const TopRow& row) {
   sum.registered_peak += row.registered_peak;
   sum.limit += row.limit;
   sum.acquires += row.acquires;
-  sum.budget_spent += row.budget_spent;
-  sum.budget_allowed += row.budget_allowed;
-  sum.share_spent += row.share_spent;
-  sum.share_allowed += row.share_allowed;
+  sum.budget.on_threads += row.budget.on_threads;
+  sum.budget.by_helper += row.budget.by_helper;
+  sum.budget.allowed += row.budget.allowed;
 }
 
 /// Columns of the whole table; a narrower terminal gets it without the peak and the bounced.
-constexpr std::size_t kWhole = 92;
+constexpr std::size_t kWhole = 84;
 
 std::vector<std::string> header(bool whole) {
-  if (!whole) return {"node, rank", "registered", "limit", "transfers", "misses", "late", "budget", "helper"};
-  return {"node, rank", "registered", "peak",    "limit",  "transfers",
-          "misses",     "late",       "bounced", "budget", "helper"};
+  if (!whole) return {"node, rank", "registered", "limit", "transfers", "misses", "late", "budget"};
+  return {"node, rank", "registered", "peak", "limit", "transfers", "misses", "late", "bounced", "budget"};
 }
 
 void add_line(Table& table, bool whole, const std::string& name, const TopRow& r) {
@@ -48,8 +47,7 @@ void add_line(Table& table, bool whole, const std::string& name, const TopRow& r
   for (const std::uint64_t count : {r.acquires.total, r.acquires.misses, r.acquires.late})
     cells.push_back(count_text(count));
   if (whole) cells.push_back(count_text(r.acquires.bounced));
-  cells.push_back(share_text(r.budget_spent, r.budget_allowed));
-  cells.push_back(share_text(r.share_spent, r.share_allowed));
+  cells.push_back(share_text(r.budget));
   table.add(std::move(cells));
 }
 
@@ -108,10 +106,7 @@ TopRow top_row(const runlog::Log& log) {
   row.limit = log.header.limit_bytes;
   row.node_limit = recorded_options(log.header.options).node_limit;
   row.acquires = runlog::acquires_of(c);
-  row.budget_spent = seconds(static_cast<double>(c.budget_spent_ns));
-  row.budget_allowed = seconds(static_cast<double>(c.budget_ns));
-  row.share_spent = seconds(static_cast<double>(c.helper_share_spent_ns));
-  row.share_allowed = seconds(static_cast<double>(c.helper_share_ns));
+  row.budget = runlog::budget_of(c);
   row.copies = runlog::copies_of(c);
   return row;
 }

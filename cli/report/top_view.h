@@ -19,8 +19,7 @@ struct TopRow {
   double seconds = 0;
   std::uint64_t registered_now = 0, registered_peak = 0, limit = 0, node_limit = 0;
   runlog::Acquires acquires;
-  double budget_spent = 0, budget_allowed = 0;  ///< seconds; nothing allowed: not bounded
-  double share_spent = 0, share_allowed = 0;
+  runlog::TimeBudgetUse budget;
   runlog::GpuCopies copies;
 };
 

@@ -60,14 +60,10 @@ runlog::RegisteredBytes medians_of_bytes(const ComparedStrategy& strategy) {
 }
 
 runlog::TimeBudgetUse medians_of_budget(const ComparedStrategy& s) {
-  return {median(s, [](const auto& r) { return r.budget.allowed; }),
-          median(s, [](const auto& r) { return r.budget.spent; }),
-          static_cast<std::uint64_t>(median(s, [](const auto& r) { return r.budget.refused; }))};
-}
-
-runlog::HelperShareUse medians_of_share(const ComparedStrategy& s) {
-  return {median(s, [](const auto& r) { return r.helper_share.allowed; }),
-          median(s, [](const auto& r) { return r.helper_share.spent; })};
+  const auto of = [&](auto member) { return median(s, [=](const auto& r) { return r.budget.*member; }); };
+  using B = runlog::TimeBudgetUse;
+  return {of(&B::allowed), of(&B::on_threads), of(&B::by_helper), of(&B::preempted),
+          static_cast<std::uint64_t>(of(&B::refused))};
 }
 
 bool all_reported(const std::vector<ComparedStrategy>& strategies) {
@@ -141,8 +137,7 @@ std::string memory_table(const std::vector<ComparedStrategy>& strategies, bool b
 }
 
 std::string time_table(const std::vector<ComparedStrategy>& strategies, bool by_logs) {
-  Table table(
-      {"strategy", "seconds added", "misses / late / bounced", "spent on threads", "spent by helper"});
+  Table table({"strategy", "seconds added", "misses / late / bounced", "of the time budget"});
   for (const ComparedStrategy& s : strategies) {
     if (!reported(s)) continue;
     const Spread share = spread(s.runs, [&](const ComparedRun& run) {
@@ -153,8 +148,7 @@ std::string time_table(const std::vector<ComparedStrategy>& strategies, bool by_
     table.add({s.row.name,
                fmt::format("{} ({})", seconds_text(median(s, [](const auto& r) { return r.cost.added(); })),
                            percent_text(share.median)),
-               misses_text(s), acts ? spent_text(medians_of_budget(s)) : "-",
-               acts ? spent_text(medians_of_share(s)) : "-"});
+               misses_text(s), acts ? spent_text(medians_of_budget(s)) : "-"});
   }
   return table.text();
 }
@@ -288,7 +282,7 @@ Json row_json(const CompareArguments& arguments, const ComparedStrategy& s, bool
     row["seconds_added"] =
         spread_json(spread(s.runs, [](const ComparedRun& run) { return run.report->cost.added(); }));
     row["time_budget"] = to_json(medians_of_budget(s));
-    row["helper_share"] = to_json(medians_of_share(s));
+    row["helper_share"] = helper_share_json(medians_of_budget(s));
     row["registered_bytes"] = to_json(medians_of_bytes(s));
     row["acquires"] = {{"total", count(&A::total)}, {"hits", count(&A::hits)},
                        {"waits", count(&A::waits)}, {"misses", count(&A::misses)},

@@ -30,8 +30,6 @@ const std::vector<Dimension> kDimensions = {
     {"window", &RowValues::windows, where_predicted, "window"},
     {"lru-size", &RowValues::lru_sizes, where_lru, "size"},
     {"time-budget", &RowValues::budgets, where_acting, "budget"},
-    {"helper-share", &RowValues::helper_shares, where_acting, "helper share"},
-    {"start-credit", &RowValues::start_credits, where_acting, "start credit"},
     {"minimum-gain", &RowValues::minimum_gains, where_acting, "minimum gain"},
     {"minimize", &RowValues::goals, where_acting, "minimize"},
     {"poll", &RowValues::polls, where_acting, "poll"},

@@ -20,9 +20,8 @@ struct RowValues {
   std::vector<std::string> predictors{Options{}.predictor};
   std::vector<std::string> limits{"0"}, node_limits{"0"};
   std::vector<std::string> noises{"none"};
-  std::vector<std::string> budgets{"0.5%"};
-  std::vector<std::string> helper_shares{format_share(Options().helper_share)};
-  std::vector<std::string> start_credits{"auto"}, minimum_gains{"0"}, goals{"mean"}, polls{"1ms"};
+  std::vector<std::string> budgets{format_share(Options().time_budget)};
+  std::vector<std::string> minimum_gains{"0"}, goals{"mean"}, polls{"1ms"};
   std::vector<std::string> windows{"2"}, lru_sizes{"64M"}, nics{""};  ///< no NIC: the recorded one
 };
 

@@ -15,8 +15,7 @@ Json to_json(const SimulateRow& row) {
   const Result& r = row.result;
   Json budget, helper_share;
   if (row.acts()) {
-    helper_share = to_json(r.helper_share);
-    helper_share["option"] = row.value("helper-share");
+    helper_share = helper_share_json(r.budget);
     budget = to_json(r.budget);
     budget["option"] = row.value("time-budget");
   }
@@ -80,28 +79,23 @@ std::string added_text(const Result& r) {
 
 std::string table_text(const std::vector<SimulateRow>& rows) {
   Table memory({"strategy", "run time", "registered", "oracle", "leave-pinned"});
-  Table time({"strategy", "seconds added", "misses / late / bounced"});
-  Table spent({"time spent", "on the program's threads", "by the helper"});
+  Table time({"strategy", "seconds added", "of the time budget", "misses / late / bounced"});
   for (const SimulateRow& row : rows) {
     const Result& r = row.result;
     const runlog::RegisteredBytes& b = r.registered;
     memory.add({strategy_text(row), seconds_text(r.seconds), pair_text(static_cast<double>(b.peak), b.mean),
                 pair_text(static_cast<double>(b.oracle_peak), b.oracle_mean),
                 bytes_text(static_cast<double>(b.leave_pinned_peak))});
-    time.add({strategy_text(row), added_text(r),
+    time.add({strategy_text(row), added_text(r), row.acts() ? spent_text(r.budget) : "-",
               fmt::format("{} / {} / {}", count_text(r.acquires.misses), count_text(r.acquires.late),
                           count_text(r.acquires.bounced))});
-    if (row.acts()) spent.add({strategy_text(row), spent_text(r.budget), spent_text(r.helper_share)});
   }
-  const bool any_acts =
-      std::any_of(rows.begin(), rows.end(), [](const SimulateRow& row) { return row.acts(); });
-  return memory.text() + "\n" + time.text() + (any_acts ? "\n" + spent.text() : "");
+  return memory.text() + "\n" + time.text();
 }
 
 /// Predictions, and registered bytes as shares of leave-pinned's.
 std::string study_text(const std::vector<SimulateRow>& rows) {
-  Table prediction(
-      {"strategy", "within 0.5 / 5 %", "at release", "late", "spent on threads", "spent by helper"});
+  Table prediction({"strategy", "within 0.5 / 5 %", "at release", "late", "of the time budget"});
   Table memory({"strategy", "seconds added", "peak", "mean", "oracle peak / mean"});
   for (const SimulateRow& row : rows) {
     const Result& r = row.result;
@@ -116,7 +110,7 @@ std::string study_text(const std::vector<SimulateRow>& rows) {
     };
     prediction.add({strategy_text(row), pair(p.within_0_5, p.within_5),
                     pair(p.at_release_within_0_5, p.at_release_within_5), count_text(p.late),
-                    row.acts() ? spent_text(r.budget) : "-", row.acts() ? spent_text(r.helper_share) : "-"});
+                    row.acts() ? spent_text(r.budget) : "-"});
     memory.add({strategy_text(row), added_text(r), share(static_cast<double>(b.peak), peak),
                 share(b.mean, b.leave_pinned_mean),
                 share(static_cast<double>(b.oracle_peak), peak) + " / " +

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "cli/error_line.h"
+#include "cli/option_flags.h"
 #include "cli/parser.h"
 #include "cli/progress.h"
 #include "cli/report/recommendation.h"
@@ -245,11 +246,8 @@ void add_strategies(CLI::App* sub, SimulateArguments& a) {
   add_list(*sub, "--node-limit", a.values.node_limits,
            "upper bound on bytes registered in all processes of a node, shared by need; 0: no limit [0]");
   add_list(*sub, "--time-budget", a.values.budgets,
-           "upper bound on run time lost to Pinion under retention helper, as shares, or off [0.5%]");
-  add_list(*sub, "--helper-share", a.values.helper_shares,
-           "upper bound on run time lost to helpers where --cores leaves none idle, as shares, or off [6%]");
-  add_list(*sub, "--start-credit", a.values.start_credits,
-           "time that the helper may cost beside the budget [auto]");
+           "upper bound on run time lost to retention helper, as shares, or off [1%]");
+  add_retired_options(*sub);
   add_list(*sub, "--minimum-gain", a.values.minimum_gains,
            "bytes in use before retention helper lets any go, unless memory is short: sizes, or auto as in a "
            "run [0]");

@@ -238,8 +238,7 @@ simulate::Settings simulated(const Options& options, const ProcessMemory& memory
   settings.limit = options.limit;
   settings.node_limit = options.node_limit;
   settings.lru_bytes = options.lru_size;
-  settings.time_budget = {options.time_budget, options.start_credit};
-  settings.helper_share = options.helper_share;
+  settings.time_budget = options.time_budget;
   settings.minimum_gain = {options.minimum_gain, memory.bytes};
   settings.minimize_peak = options.minimize == Minimize::peak;
   settings.policy = options.policy;

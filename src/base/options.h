@@ -108,22 +108,6 @@ Option<Settings> time_option(Duration Settings::*at, OptionSpec spec, Duration l
       [=](const Settings& settings) { return format_duration(settings.*at); });
 }
 
-/// A time, or `auto`, which is negative. The spec names the form.
-template <class Settings>
-Option<Settings> time_or_auto_option(Duration Settings::*at, OptionSpec spec, Duration least, Duration most) {
-  return make_option<Settings>(
-      std::move(spec), "time",
-      [=](Settings& settings, std::string_view text) {
-        const auto value = text == "auto" ? std::optional<Duration>(-1) : parse_duration(text);
-        if (!value || (text != "auto" && (*value < least || *value > most))) return false;
-        settings.*at = *value;
-        return true;
-      },
-      [=](const Settings& settings) {
-        return settings.*at < 0 ? std::string("auto") : format_duration(settings.*at);
-      });
-}
-
 inline constexpr std::uint64_t kAutoSize = UINT64_MAX;
 
 /// A size, or `auto`, which is kAutoSize.

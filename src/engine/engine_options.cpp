@@ -2,11 +2,13 @@
 
 #include <fnmatch.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstdlib>
 #include <functional>
 
 #include "base/process.h"
+#include "base/warning.h"
 
 namespace pinion {
 
@@ -121,6 +123,18 @@ const OptionTable<Options>& table() {
   return all;
 }
 
+/// Returns whether the option is a retired one.
+bool warn_of_retired(std::string_view name) {
+  static std::atomic<unsigned> warned{0};
+  for (unsigned i = 0; i < std::size(kRetiredOptions); ++i) {
+    if (name != kRetiredOptions[i].name) continue;
+    if ((warned.fetch_or(1U << i) >> i & 1U) == 0)
+      warn("option %s has no effect any more: %s", kRetiredOptions[i].name, kRetiredOptions[i].instead);
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
 
 std::vector<OptionSpec> option_specs() {
@@ -136,7 +150,7 @@ std::string option_value(const Options& options, std::string_view name) {
 }
 
 Error set_option(Options& options, std::string_view name, std::string_view value) {
-  return set_option(table(), options, name, value);
+  return warn_of_retired(name) ? Error{} : set_option(table(), options, name, value);
 }
 
 Error parse_options(Options& options, std::string_view text) {
@@ -146,7 +160,10 @@ Error parse_options(Options& options, std::string_view text) {
 
 Options recorded_options(std::string_view text) {
   Options options;
-  (void)parse_options(options, text);
+  (void)parse_settings(text, [&](std::string_view name, std::string_view value) {
+    (void)set_option(table(), options, name, value);
+    return Error{};
+  });
   return options;
 }
 

@@ -62,6 +62,16 @@ struct Options : ProcessOptions,
 
 std::vector<OptionSpec> option_specs();
 
+/// An option of the version before. It is accepted, has no effect, and is warned of once.
+struct RetiredOption {
+  const char* name;
+  const char* instead;
+};
+inline constexpr RetiredOption kRetiredOptions[] = {
+    {"helper-share", "time-budget bounds the helper's time too"},
+    {"start-credit", "time-budget allows 20 ms at least"},
+};
+
 /// The value as a user would write it; empty for an unknown name.
 std::string option_value(const Options& options, std::string_view name);
 /// Sets one option. The error names the valid names, the valid choices, or the valid form.

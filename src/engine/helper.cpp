@@ -23,12 +23,11 @@ constexpr Duration kBetweenReads = 2 * kMillisecond;
 // In a process that was stopped: until all is let go, and then, when regions go with their leases.
 constexpr Duration kUntilLetGo = 20 * kMillisecond, kBetweenLooksAside = kSecond;
 
-HelperShare::Settings share_of(const Options& options, const JobPlace& place) {
+TimeBudget::Settings budget_of(const Options& options, const JobPlace& place) {
   const auto cores = std::max(1.0, static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN)));
   const double ranks = std::max(1, place.local_ranks);
-  return {.share = options.helper_share,
-          .delay = HelperShare::delay_of(ranks, cores),
-          .core_idle = ranks < cores};
+  return {
+      .share = options.time_budget, .delay = TimeBudget::delay_of(ranks, cores), .core_idle = ranks < cores};
 }
 
 }  // namespace
@@ -45,8 +44,7 @@ Helper::Helper(const Options& options, const JobPlace& place, RunMemory& memory,
       bell_(bell),
       clock_(clock),
       desk_({.traits = traits_of(options.retention),
-             .time_budget = {.share = options.time_budget, .credit = options.start_credit},
-             .helper_share = share_of(options, place),
+             .time_budget = budget_of(options, place),
              .minimum_gain = {options.minimum_gain, machine_memory()},
              .scale = calibration(),
              .poll = options.poll,
@@ -76,7 +74,7 @@ void Helper::equip(DomainSlot& slot) {
     }
   }
   slot.kept.retention = make_retention(std::move(settings), *slot.domain, std::move(predictor),
-                                       slot.kept.costs, desk_.time_budget(), desk_.helper_share());
+                                       slot.kept.costs, desk_.time_budget());
   desk_.add(slot.kept);
 }
 
@@ -171,7 +169,7 @@ Time Helper::next_look_aside() {
 }
 
 void Helper::update(Time now) {
-  desk_.set_core_idle(load_.core_idle(now, desk_.helper_share().core_idle()));
+  desk_.set_core_idle(load_.core_idle(now, desk_.time_budget().core_idle()));
   figures_.update(now);
   last_update_ = now;
 }

@@ -87,8 +87,7 @@ void HelperFigures::update(Time now) {
                            ? static_cast<double>(all.bookkeeping_ns) * static_cast<double>(all.acquires) /
                                  static_cast<double>(all.bookkeeping_samples)
                            : 0;
-  const std::uint64_t charged = lease_path_.bounce_charge().spends_modelled_time() ? 0 : all.bounce_ns;
-  desk_.time_budget().kept_books(std::llround(books + static_cast<double>(charged)));
+  desk_.time_budget().kept_books(std::llround(books));
   log_.publish(all, now);
 }
 

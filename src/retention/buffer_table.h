@@ -65,11 +65,7 @@ struct Buffer {
     std::uint32_t passed = 0;  ///< uses while settled, of which the predictor sees a sample
     runlog::Event use{};       ///< the last one that left a record: those that leave none are alike
   } settled;
-  /// The reservation in the time budget for its next use (ledger.h).
-  struct Reserved {
-    Duration time = 0;
-    bool by_thread = false;  ///< it was let go for its thread to register
-  } reserved;
+  Duration reserved = 0;  ///< in the time budget, for its next use (ledger.h)
   /// Its next use, as last planned.
   struct Expected {
     Time at_release = kNever;  ///< predicted one full reuse ahead

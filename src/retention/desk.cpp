@@ -47,7 +47,7 @@ runlog::Event Desk::take(const TakenRecord& taken, const UnderLeavePinned& leave
     case runlog::EventKind::deregistration:
       if (failed) break;
       kept(record.domain).costs.deregistration.observe(record.entries(), took);
-      helper_share_.did_for_threads(-swap_.wasted(kept(record.domain), range));
+      time_budget_.did_for_threads(-swap_.wasted(kept(record.domain), range));
       if (kept(record.domain).domain->pressed()) minimum_gain_.see_shortage();
       kept(record.domain).retention->evicted(range, event.end_ns);
       break;
@@ -70,18 +70,6 @@ void Desk::learn_registration(const Record& record, Duration took, const UnderLe
     costs.entries_a_page.observe(pages, record.entries());
 }
 
-void Desk::see_cost_of_registering_once() {
-  double cost = 0;
-  for (int i = 0; i < count(); ++i) {
-    const CostEstimates& costs = kept(i).costs;
-    const RegisteredOnce& once = kept(i).once;
-    cost += costs.registration.a() * costs.entries_a_page.value() * static_cast<double>(once.pages) +
-            costs.registration.b() * static_cast<double>(once.calls);
-  }
-  time_budget_.registering_once(static_cast<Duration>(cost));
-  helper_share_.registering_once(static_cast<Duration>(cost));
-}
-
 void Desk::see_limits(const Budget& budget) {
   std::uint64_t pages = 0, regions = 0;
   for (int i = 0; i < count(); ++i) {
@@ -90,8 +78,16 @@ void Desk::see_limits(const Budget& budget) {
   }
   const Limits& limits = budget.limits();
   const bool binds = part_binds_ || pages > limits.bytes / page_size() || regions > limits.regions;
-  time_budget_.limit_binds(binds);
+  time_budget_.set_limit_binds(binds);
   binds ? minimum_gain_.see_shortage() : minimum_gain_.see(pages * page_size(), limits.bytes);
+}
+
+void Desk::see_wait(const Record& record, const UnderLeavePinned& leave_pinned) {
+  const Range range{record.address, record.address + record.bytes};
+  const bool evicted = time_budget_.limit_binds() && leave_pinned.fresh_bytes == 0 &&
+                       !kept(record.domain).retention->has_let_go(range);
+  if (evicted || record.outcome == runlog::Outcome::bounced)
+    time_budget_.without_room(scale_.to_duration(record.wait) - leave_pinned.wait);
 }
 
 void Desk::learn_lease(const Record& record, runlog::Event& event, const UnderLeavePinned& leave_pinned) {
@@ -99,7 +95,8 @@ void Desk::learn_lease(const Record& record, runlog::Event& event, const UnderLe
   kept(record.domain).once.add(leave_pinned);
   if (leave_pinned.fresh_bytes != 0) see_limits(kept(record.domain).domain->budget());
   if (event.outcome == runlog::Outcome::bounced) minimum_gain_.see_shortage();
-  if (!has_helper_ || (acts() && helper_share_.resting())) return;
+  if (record.wait != 0) see_wait(record, leave_pinned);
+  if (!has_helper_ || (acts() && time_budget_.resting())) return;
   if (kept(record.domain).retention->use(event, record.region(), delayed)) event.flags |= runlog::kLate;
 }
 
@@ -139,7 +136,6 @@ Desk::Job Desk::next_under_pressure(Time now) {
 }
 
 Desk::Job Desk::next_decided(Time now) {
-  see_cost_of_registering_once();
   using Kind = Retention::Action::Kind;
   if (const auto [in, action] = swap_.next(all(), now); in) {
     Job job = job_of(*in, action);
@@ -164,8 +160,9 @@ void Desk::done(const Job& job, RegionRef region, bool ok, Duration took, Time n
   }
   if (!ok && swap_.take_up(*job.in, job.action, now)) return;
   if (job.kind == Job::Kind::deregister)
-    helper_share_.did_for_threads(-swap_.wasted(*job.in, job.action.pages));
-  if (job.swapped && ok) helper_share_.did_for_threads(swap_.made(*job.in, job.action, took));
+    time_budget_.did_for_threads(-swap_.wasted(*job.in, job.action.pages));
+  if (ok && (job.swapped || time_budget_.limit_binds()))
+    time_budget_.did_for_threads(swap_.made(*job.in, job.action, took));
   job.in->retention->done(job.action, region, ok, took, now);
 }
 
@@ -202,8 +199,8 @@ void Desk::stop_acting() {
 // ---- sleep ----
 
 void Desk::set_core_idle(bool idle) {
-  helper_share_.set_core_idle(idle);
-  beat_ = idle ? 0 : looks_.beat(helper_share_.binds());
+  time_budget_.set_core_idle(idle);
+  beat_ = idle ? 0 : looks_.beat(time_budget_.binds_helper());
 }
 
 Time Desk::next_look(Time now) const { return LookSchedule::at_beat(next_occasion(now), beat_); }
@@ -215,14 +212,14 @@ Time Desk::next_occasion(Time now) const {
   if (!acting()) return looks_.next_for_log(now, deadline);
   if (!acts()) return looks_.next(now, deadline, undecided_bytes(now));
   // While it rests, only regions that are gone have deadlines that matter.
-  const bool at_rest = helper_share_.resting() && time_budget_.reserved_for_helper() <= 0;
-  return looks_.next(now, at_rest ? kNever : deadline, undecided_bytes(now), helper_share_.least_sleep());
+  const bool at_rest = time_budget_.resting() && time_budget_.reserved() <= 0;
+  return looks_.next(now, at_rest ? kNever : deadline, undecided_bytes(now), time_budget_.least_sleep());
 }
 
 void Desk::used(Duration cpu, Time now) {
-  const bool rested = helper_share_.resting();
-  helper_share_.used(cpu, time_budget_.reserved_for_helper(), std::exchange(only_looked_, true), now);
-  if (rested && !helper_share_.resting()) sweep();  // after uses that learning skipped
+  const bool rested = time_budget_.resting();
+  time_budget_.used(cpu, std::exchange(only_looked_, true), now);
+  if (rested && !time_budget_.resting()) sweep();  // after uses that learning skipped
 }
 
 Time Desk::next_deadline() const {
@@ -247,16 +244,14 @@ std::size_t Desk::undecided_bytes(Time now) const {
 void Desk::add_to(runlog::Counters& counters, Time now) {
   for (int i = 0; i < count(); ++i) kept(i).retention->add_score(counters);
   release_.add_to(counters);
-  counters.helper_share_spent_ns = static_cast<std::uint64_t>(helper_share_.spent());
+  counters.helper_charged_ns = static_cast<std::uint64_t>(time_budget_.by_helper());
   if (!acts()) return;
   if (!minimum_gain_.reached() && count() > 0)
     counters.kept_all_below_bytes = minimum_gain_.in_force(kept(0).domain->budget().limits().bytes);
-  see_cost_of_registering_once();
   time_budget_.advance(now);
   counters.budget_ns = static_cast<std::uint64_t>(time_budget_.allowed());
-  counters.budget_spent_ns = time_budget_.lost();
+  counters.budget_on_threads_ns = time_budget_.on_threads();
   counters.budget_refused = time_budget_.refused();
-  counters.helper_share_ns = static_cast<std::uint64_t>(helper_share_.allowed());
 }
 
 }  // namespace pinion

@@ -3,7 +3,7 @@
 // helper and the simulated one work at the same desk: the one makes the calls and sleeps, the other lets
 // virtual time pass.
 //
-// Owns the time budget, the helper's share and the schedule of looks at the records. add() may be called by
+// Owns the time budget and the schedule of looks at the records. add() may be called by
 // any thread, one at a time; everything else belongs to the helper's thread (or the simulator's).
 #pragma once
 
@@ -16,7 +16,6 @@
 
 #include "registry/budget.h"
 #include "registry/domain.h"
-#include "retention/helper_share.h"
 #include "retention/kept_domain.h"
 #include "retention/look_schedule.h"
 #include "retention/minimum_gain.h"
@@ -34,7 +33,6 @@ class Desk {
   struct Settings {
     RetentionTraits traits;
     TimeBudget::Settings time_budget;
-    HelperShare::Settings helper_share;
     MinimumGain::Settings minimum_gain = {};
     Calibration scale;  ///< of the records' ticks; the default is for ticks of 1 ns
     Duration poll = kMillisecond;
@@ -44,10 +42,9 @@ class Desk {
       : traits_(settings.traits),
         scale_(settings.scale),
         time_budget_(settings.time_budget, settings.start),
-        helper_share_(settings.helper_share, settings.start),
         minimum_gain_(settings.minimum_gain),
         looks_(settings.poll, settings.start) {
-    set_core_idle(settings.helper_share.core_idle);
+    set_core_idle(settings.time_budget.core_idle);
   }
 
   /// The next domain. Records name it by its number, from 0. It outlives the desk.
@@ -55,7 +52,6 @@ class Desk {
 
   TimeBudget& time_budget() { return time_budget_; }
   const TimeBudget& time_budget() const { return time_budget_; }
-  const HelperShare& helper_share() const { return helper_share_; }
   void set_core_idle(bool idle);
 
   // ---- records, in order of their end ----
@@ -136,7 +132,7 @@ class Desk {
   /// The next look is so far off that an unforeseen transfer (record.h) wakes the helper. Else the region
   /// that the transfer has registered would be held until that look.
   bool alert(Time now, Time until) const {
-    return acting() && !helper_share_.resting() && looks_.far(now, until);
+    return acting() && !time_budget_.resting() && looks_.far(now, until);
   }
   void woke_late(Duration late);
 
@@ -159,8 +155,8 @@ class Desk {
   void see_limits(const Budget& budget);
   void learn_lease(const Record& record, runlog::Event& event, const UnderLeavePinned& leave_pinned);
   void learn_registration(const Record& record, Duration took, const UnderLeavePinned& leave_pinned);
-  /// Tells the time budget the cost of registering once, by the fits of all domains.
-  void see_cost_of_registering_once();
+  /// A transfer has waited so long: looks whether that is the limit's doing.
+  void see_wait(const Record& record, const UnderLeavePinned& leave_pinned);
   /// Returns when the pending work alone calls for a look.
   Time next_occasion(Time now) const;
   Job next_to_reap();
@@ -173,7 +169,6 @@ class Desk {
   const RetentionTraits traits_;
   const Calibration scale_;
   TimeBudget time_budget_;
-  HelperShare helper_share_;
   MinimumGain minimum_gain_;
   bool only_looked_ = true;  ///< since used()
   LookSchedule looks_;

@@ -12,7 +12,7 @@ constexpr Duration kOver = 10 * kMicrosecond;
 // A use that is later than that is left to the looks.
 constexpr Duration kLongestOver = kMillisecond;
 // Letting a buffer go that was used once only is an experiment: it may cost this part of the budget.
-constexpr Duration kExperiment = 4;
+constexpr Duration kExperiment = 8;
 // A limit that was too low so long ago still is.
 constexpr Duration kShortage = kSecond;
 // What is cheap to keep goes after a rest of that length.
@@ -34,7 +34,7 @@ HelperRetention::HelperRetention(Domain& domain, Predictor& predictor, CostEstim
       predictor_(predictor),
       settings_(std::move(settings)),
       costs_(costs),
-      ledger_(settings_.budget, settings_.share, costs, buffers_),
+      ledger_(settings_.budget, costs, buffers_),
       forecast_(predictor, buffers_, ledger_),
       plan_(costs, buffers_),
       settled_(domain, buffers_, ledger_),
@@ -47,7 +47,7 @@ HelperRetention::HelperRetention(Domain& domain, std::unique_ptr<Predictor> pred
       predictor_(*own_predictor_),
       settings_(std::move(settings)),
       costs_(costs),
-      ledger_(settings_.budget, settings_.share, costs, buffers_),
+      ledger_(settings_.budget, costs, buffers_),
       forecast_(predictor_, buffers_, ledger_),
       plan_(costs, buffers_),
       settled_(domain, buffers_, ledger_),
@@ -114,7 +114,6 @@ void HelperRetention::note_use(BufferId id, const runlog::Event& lease, RegionRe
   buffer.busy_until = std::max(buffer.busy_until, end);
   buffer.lasts = std::max(end - time - static_cast<Duration>(lease.wait_ns), Duration{0});
   ledger_.give_back(buffer);
-  buffer.reserved.by_thread = false;
   // Rights of the device add up, so that a buffer that is sent and received in turn is registered ahead once.
   // Peers get those of the last use alone.
   buffer.access = local_part(buffer.access) | static_cast<Access>(lease.access);
@@ -167,6 +166,11 @@ void HelperRetention::evicted(Range pages, Time now) {
   for (const BufferId id : buffers_.in(pages)) reconsider(id);
 }
 
+bool HelperRetention::has_let_go(Range range) const {
+  const std::vector<BufferId> there = buffers_.overlapping(range);
+  return std::any_of(there.begin(), there.end(), [this](BufferId id) { return buffers_[id].reserved != 0; });
+}
+
 void HelperRetention::sweep() {
   for (const RegionRef& ref : domain_.idle_regions()) {
     const BufferId id = buffer_of(ref.region->range());
@@ -202,7 +206,7 @@ void HelperRetention::keep_all(bool all) {
 void HelperRetention::enqueue(BufferId id, Time after) {
   Buffer& buffer = buffers_[id];
   const Estimate& next = forecast_.next_use(id, after);
-  if (next.early == kNever || buffer.reserved.by_thread || !ledger_.worth_registering(buffer, next))
+  if (next.early == kNever || !ledger_.worth_registering(buffer, next))
     return listen(id, after, after);  // to let it go again
   buffer.expected.margin = next.time - next.early;
   plan_.insert(id, next.early);
@@ -247,20 +251,15 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
       next.time != kNever && (peak_.keeps_all(forecast_.learnt()) || !Ledger::repays(late, next, now));
   const bool refused = too_dear || ((!plan_.may_deregister(entries, next.early, now) || stays) &&
                                     !worth_a_trial(buffer, late, now));
-  const bool by_helper = ledger_.affords(pages, entries, next, now);
   if (after < now) expect(ref, next.time);
   // Another buffer may need the room for longer than the region is away, outside of a swap.
   const bool short_of_room =
       out_of_room_ != kNotYet && now - out_of_room_ < std::max(ledger_.patience(buffer), kShortage);
-  if (short_of_room || refused ||
-      !(by_helper || ledger_.affords_by_thread(pages, entries, late, next, now))) {
+  if (short_of_room || refused || !ledger_.affords(pages, entries, next, now)) {
     keep(id, after, now, too_dear ? ledger_.enough_at(ref, kExperiment) : next.time);
     return false;
   }
-  if (claim(ref, after, action)) {
-    if (!by_helper) ledger_.leave_to_threads(ref);
-    return true;
-  }
+  if (claim(ref, after, action)) return true;
   // It is in use, and its release brings it back; or the budget refused it.
   if (ref.current() && ref.region->word.load().idle()) {
     const Time enough = ledger_.enough_at(ref, 1);
@@ -323,8 +322,8 @@ void HelperRetention::listen_on(BufferId id, Time now) {
   overs_.set(id, awaited ? now + waited : kNever);
 }
 
-bool HelperRetention::next_registration(Time now, Action& action, Time& due) {
-  while ((due = plan_.first_due()) <= now) {
+bool HelperRetention::next_registration(Time now, Action& action) {
+  while (plan_.first_due() <= now) {
     const RegistrationQueue::Item item = plan_.take_first();
     const BufferId id = item.buffer;
     const Buffer& buffer = buffers_[id];
@@ -364,8 +363,7 @@ HelperRetention::Action HelperRetention::next(Time now) {
     for (const Deadlines::Item& look : looks_.in_order()) undecided_.push_back(look.buffer);
 
   // Registrations wait as long as the first item of the queue may.
-  Time due;
-  if (next_registration(now, action, due)) return action;
+  if (next_registration(now, action)) return action;
 
   while (!replaced_.empty()) {
     const RegionRef ref = replaced_.back();
@@ -389,7 +387,7 @@ HelperRetention::Action HelperRetention::next(Time now) {
     if (let_go(id, now, now, action)) return action;
   }
 
-  action.wake_at = next_deadline(due);
+  action.wake_at = next_deadline();
   return action;
 }
 
@@ -402,7 +400,8 @@ bool HelperRetention::awaits_first_use(BufferId id, Time now) {
   return true;
 }
 
-Time HelperRetention::next_deadline(Time wake) const {
+Time HelperRetention::next_deadline() const {
+  Time wake = plan_.first_due();
   if (!overs_.empty()) wake = std::min(wake, overs_.first().time);
   if (!looks_.empty()) wake = std::min(wake, looks_.first().time);
   return wake;

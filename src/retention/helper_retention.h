@@ -1,9 +1,9 @@
 // Retention `helper`: the helper-thread scheme of Li et al. (CF'11), sections 3.2 and 4, as steps.
 //
 // Decides, over its parts: the buffers (buffer_table.h), their next uses (forecast.h), what these cost and
-// what the time budget and the helper's share allow (ledger.h), the registration queue (registration_plan.h),
-// and the buffers that are used too often for decisions (settled_regions.h). Owns these, and the times at
-// which to look at a buffer again. It belongs to one thread (the helper's, or the simulator's); it takes time
+// what the time budget allows (ledger.h), the registration queue (registration_plan.h), and the buffers that
+// are used too often for decisions (settled_regions.h). Owns these, and the times at which to look at a
+// buffer again. It belongs to one thread (the helper's, or the simulator's); it takes time
 // only from the `now` it is given and registration only through a Domain. Its caller makes the device calls:
 // next() returns the action, done() takes the result.
 //
@@ -24,15 +24,12 @@
 //   - a region that has always been kept, or seems too dear by few calls, is let go for a trial when
 //     keeping it has cost eight times a late use;
 //   - a region stays as long as before such a trial where its uses are unknown: their records are missing, or
-//     the helper's share was used up;
+//     the budget was used up;
 //   - a buffer that is used again and again, each time sooner than its region could go and come back, is
 //     *settled*: decisions about it wait until it rests. Its region carries the mark for the threads, whose
 //     hits leave a count alone (settled_regions.h), and the predictor sees a sample of the others;
 //   - where there is too little to gain (minimum_gain.h), every buffer is settled from its first use, until
-//   it
-//     rests, and no region goes;
-//   - where the helper's share has room for a deregistration only, the region goes, and the next transfer's
-//     thread registers it, within the time budget;
+//     it rests, and no region goes;
 //   - the helper wakes when a transfer that it has registered for should be over, before its next look.
 #pragma once
 
@@ -48,7 +45,6 @@
 #include "retention/cost_estimate.h"
 #include "retention/deadlines.h"
 #include "retention/forecast.h"
-#include "retention/helper_share.h"
 #include "retention/ledger.h"
 #include "retention/peak_goal.h"
 #include "retention/prediction_score.h"
@@ -65,8 +61,6 @@ class HelperRetention final : public Retention {
     bool act = true;  ///< false: predict and keep score only (retention observe)
     /// The time budget. Null: all is allowed.
     TimeBudget* budget = nullptr;
-    /// The helper's own work. Null: all is allowed.
-    const HelperShare* share = nullptr;
     /// A region goes only where memory has been short, or after a rest of kLongRest.
     bool keeps_until_short = false;
     /// Registered bytes count only where all buffers together are more than were ever registered.
@@ -102,10 +96,11 @@ class HelperRetention final : public Retention {
   Time waits_until(const Action& action) const override;
   void done(const Action& action, RegionRef region, bool ok, Duration took, Time now) override;
   void note_losses(bool any) override { settled_.note_losses(any); }
+  bool has_let_go(Range range) const override;
   std::size_t settled_bytes(Time now) override { return settled_.bytes(now); }
   std::vector<runlog::Event> take_runs() override { return settled_.take_runs(); }
   void end_runs(Time now) override { settled_.clear(now); }
-  Time next_deadline() const override { return next_deadline(plan_.first_due()); }
+  Time next_deadline() const override;
 
   void add_score(runlog::Counters& counters) const override { score_.add_to(counters); }
   std::string profile() const override { return predictor_.profile(); }
@@ -133,8 +128,8 @@ class HelperRetention final : public Retention {
   // ---- decisions ----
 
   /// Returns the registration ahead that is due, if there is one: a registration condition that calls for the
-  /// queue's first item. `due`: when it calls for the next one.
-  bool next_registration(Time now, Action& action, Time& due);
+  /// queue's first item.
+  bool next_registration(Time now, Action& action);
   /// Claims the buffer's region for deregistration, or keeps it for a use later than `after`.
   bool let_go(BufferId id, Time after, Time now, Action& action);
   /// Plans the next look at a region that is kept.
@@ -145,15 +140,13 @@ class HelperRetention final : public Retention {
   bool worth_a_trial(const Buffer& buffer, Duration worth, Time now) const;
   /// Claims the region for deregistration, if it is idle and its worst cost fits the budget.
   bool claim(RegionRef ref, Time after, Action& action);
-  /// Returns true if all uses of the region are unknown, as after a rest of the share: it stays for the next
+  /// Returns true if all uses of the region are unknown, as after a rest of the helper: it stays for the next
   /// one, or until keeping it has cost as much as may be for a trial.
   bool awaits_first_use(BufferId id, Time now);
   /// Wakes the helper when the buffer's next use should be over.
   void listen(BufferId id, Time after, Time now);
   /// The use that the helper woke for is still under way: wakes again, after twice as long each time.
   void listen_on(BufferId id, Time now);
-  /// Returns first_due or an earlier deadline.
-  Time next_deadline(Time first_due) const;
 
   Domain& domain_;
   const std::unique_ptr<Predictor> own_predictor_;  ///< null where it is another's

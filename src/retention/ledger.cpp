@@ -39,17 +39,10 @@ bool Ledger::worth_registering(const Buffer& buffer, const Estimate& next) const
 }
 
 bool Ledger::affords(std::size_t pages, std::size_t entries, const Estimate& next, Time now) const {
-  if (!share_binds()) return true;
+  if (!budget_ || !budget_->binds_helper()) return true;
   const Duration work = costs_.deregistration.expected(entries) + costs_.registration.expected(entries);
-  if (next.time == kNever) return share_->affords(work, kNever);
-  return share_->affords(work, freed(pages, gone_until(next) - now));
-}
-
-bool Ledger::affords_by_thread(std::size_t pages, std::size_t entries, Duration worth, const Estimate& next,
-                               Time now) const {
-  if (next.time == kNever) return false;
-  const Duration gone = gone_until(next) - now;
-  return gone >= worth && share_->affords(costs_.deregistration.expected(entries), freed(pages, gone));
+  if (next.time == kNever) return budget_->affords(work, kNever);
+  return budget_->affords(work, freed(pages, gone_until(next) - now));
 }
 
 double Ledger::freed(std::size_t pages, Duration gone) const {
@@ -61,8 +54,7 @@ Duration Ledger::more_reserved(const RegionRef& ref) const {
   Duration sum = 0;
   for (const BufferId id : buffers_.in(ref.region->range())) {
     const Buffer& buffer = buffers_[id];
-    if (!buffer.served_elsewhere(ref))
-      sum += costs_.registration.upper(buffer.entries) - buffer.reserved.time;
+    if (!buffer.served_elsewhere(ref)) sum += costs_.registration.upper(buffer.entries) - buffer.reserved;
   }
   return sum;
 }
@@ -83,27 +75,14 @@ void Ledger::gone(const RegionRef& ref, Range pages, Duration receipt) {
   budget_->give_back(std::max<Duration>(-receipt, 0));
   for (const BufferId id : buffers_.in(pages)) {
     Buffer& buffer = buffers_[id];
-    if (buffer.served_elsewhere(ref)) continue;
-    if (buffer.reserved.by_thread) budget_->leave_to_threads(-buffer.reserved.time);
-    buffer.reserved.by_thread = false;
-    buffer.reserved.time = costs_.registration.upper(buffer.entries);
-  }
-}
-
-void Ledger::leave_to_threads(const RegionRef& ref) {
-  for (const BufferId id : buffers_.in(ref.region->range())) {
-    Buffer& buffer = buffers_[id];
-    if (buffer.served_elsewhere(ref)) continue;
-    buffer.reserved.by_thread = true;
-    if (budget_) budget_->leave_to_threads(buffer.reserved.time);
+    if (!buffer.served_elsewhere(ref)) buffer.reserved = costs_.registration.upper(buffer.entries);
   }
 }
 
 void Ledger::give_back(Buffer& buffer) {
-  PINION_ASSERT(budget_ || buffer.reserved.time == 0);
-  if (buffer.reserved.time && buffer.reserved.by_thread) budget_->leave_to_threads(-buffer.reserved.time);
-  if (buffer.reserved.time) budget_->give_back(buffer.reserved.time);
-  buffer.reserved.time = 0;
+  PINION_ASSERT(budget_ || buffer.reserved == 0);
+  if (buffer.reserved) budget_->give_back(buffer.reserved);
+  buffer.reserved = 0;
 }
 
 }  // namespace pinion

@@ -1,6 +1,6 @@
 // The ledger of retention `helper`: what holding a buffer's region and what a late use cost, and what the
-// time budget and the helper's share allow of it. Reserves in the budget for the regions that are gone. Owns
-// the terms of these prices; budget, share, costs and buffers belong to others. One thread, retention's.
+// time budget allows of it. Reserves in the budget for the regions that are gone. Owns the terms of these
+// prices; budget, costs and buffers belong to others. One thread, retention's.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,6 @@
 #include "registry/domain.h"
 #include "retention/buffer_table.h"
 #include "retention/cost_estimate.h"
-#include "retention/helper_share.h"
 #include "retention/time_budget.h"
 
 namespace pinion {
@@ -23,9 +22,9 @@ class Ledger {
   // A machine that others begin to use too makes intervals twice as long as any before.
   static constexpr int kPatience = 3;
 
-  /// `budget` and `share` may be null: all is allowed. All outlive it.
-  Ledger(TimeBudget* budget, const HelperShare* share, const CostEstimates& costs, BufferTable& buffers)
-      : budget_(budget), share_(share), costs_(costs), buffers_(buffers) {}
+  /// `budget` may be null: all is allowed. All outlive it.
+  Ledger(TimeBudget* budget, const CostEstimates& costs, BufferTable& buffers)
+      : budget_(budget), costs_(costs), buffers_(buffers) {}
 
   void advance(Time now) {
     if (budget_) budget_->advance(now);
@@ -69,29 +68,22 @@ class Ledger {
   /// stays away.
   bool worth_registering(const Buffer& buffer, const Estimate& next) const;
 
-  // ---- the helper's share ----
-
-  /// Returns whether it has room for the region to go until its next use and come back.
-  bool affords(std::size_t pages, std::size_t entries, const Estimate& next, Time now) const;
-  /// Returns whether it has room to let the region go, and that is worth a late transfer: `worth` is the
-  /// region's.
-  bool affords_by_thread(std::size_t pages, std::size_t entries, Duration worth, const Estimate& next,
-                         Time now) const;
-  /// Returns whether it has room to wait for the end of a transfer, so that its pages go so much earlier.
-  bool affords_waiting(std::size_t pages, Duration earlier) const {
-    return !share_binds() || share_->affords(0, freed(pages, earlier));
-  }
-
   // ---- the time budget ----
 
-  /// Returns whether so many times the worst cost of letting the region go fit.
+  /// Returns whether the helper may let the region go until its next use, and have it back.
+  bool affords(std::size_t pages, std::size_t entries, const Estimate& next, Time now) const;
+  /// Returns whether the helper may wait for the end of a transfer, so that its pages go so much earlier.
+  bool affords_waiting(std::size_t pages, Duration earlier) const {
+    return !budget_ || budget_->affords(0, freed(pages, earlier));
+  }
+  /// Returns whether so many times the worst cost of letting the region go fit, the last one excepted.
   bool fits(const RegionRef& ref, Duration times) const {
-    return !budget_ || budget_->fits(times * worst_cost(ref));
+    return !budget_ || budget_->fits((times - 1) * worst_cost(ref));
   }
   /// Returns when so many times that cost will fit; kNever: not as long as things stay as they are, or there
   /// is no budget.
   Time enough_at(const RegionRef& ref, Duration times) const {
-    return budget_ ? budget_->enough_at(times * worst_cost(ref)) : kNever;
+    return budget_ ? budget_->enough_at((times - 1) * worst_cost(ref)) : kNever;
   }
   /// Reserves the worst cost of letting the region go. Returns a receipt for cancel() or gone(), or nothing
   /// if the budget refuses.
@@ -99,15 +91,12 @@ class Ledger {
   void cancel(Duration receipt);
   /// The region, of these pages, is claimed: the next uses of its buffers register them.
   void gone(const RegionRef& ref, Range pages, Duration receipt);
-  /// Leaves these registrations to the threads instead of the helper. The region is claimed.
-  void leave_to_threads(const RegionRef& ref);
   /// The buffer's use is over, or will not come: its reservation ends.
   void give_back(Buffer& buffer);
 
  private:
   static Time gone_until(const Estimate& next) { return std::min(next.early, next.time); }
   double price() const { return budget_ ? budget_->price() : TimeBudget::kPrice; }
-  bool share_binds() const { return share_ && share_->binds(); }
   /// Seconds of holding everything that are saved while so many pages are gone.
   double freed(std::size_t pages, Duration gone) const;
   /// The cost of one use of each buffer of the region, when this region is gone, beyond the time reserved for
@@ -125,7 +114,6 @@ class Ledger {
   };
 
   TimeBudget* const budget_;
-  const HelperShare* const share_;
   const CostEstimates& costs_;
   BufferTable& buffers_;
   Terms terms_;

@@ -12,7 +12,7 @@ namespace pinion {
 
 std::unique_ptr<Retention> make_retention(RetentionSettings settings, Domain& domain,
                                           std::unique_ptr<Predictor> predictor, CostEstimates& costs,
-                                          TimeBudget& budget, const HelperShare& share) {
+                                          TimeBudget& budget) {
   switch (settings.kind) {
     case RetentionKind::on_demand:
       return std::make_unique<OnDemandRetention>(domain);
@@ -28,7 +28,6 @@ std::unique_ptr<Retention> make_retention(RetentionSettings settings, Domain& do
       domain, std::move(predictor), costs,
       HelperRetention::Settings{.act = traits_of(settings.kind).acts,
                                 .budget = &budget,
-                                .share = &share,
                                 .keeps_until_short = domain.device().capabilities().cheap_to_keep,
                                 .minimize_peak = settings.minimize_peak,
                                 .site_name = std::move(settings.site_name)});

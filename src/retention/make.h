@@ -8,7 +8,6 @@
 #include "predict/predictor.h"
 #include "registry/domain.h"
 #include "retention/cost_estimate.h"
-#include "retention/helper_share.h"
 #include "retention/retention.h"
 #include "retention/retention_options.h"
 #include "retention/time_budget.h"
@@ -26,6 +25,6 @@ struct RetentionSettings {
 /// `predictor` is for kinds that predict (traits.h). All references outlive the retention.
 std::unique_ptr<Retention> make_retention(RetentionSettings settings, Domain& domain,
                                           std::unique_ptr<Predictor> predictor, CostEstimates& costs,
-                                          TimeBudget& budget, const HelperShare& share);
+                                          TimeBudget& budget);
 
 }  // namespace pinion

@@ -97,6 +97,8 @@ class Retention {
   /// none.
   virtual void done(const Action& /*action*/, RegionRef /*region*/, bool /*ok*/, Duration /*took*/,
                     Time /*now*/) {}
+  /// Returns whether a buffer of the range is gone by its decision, and awaits its use.
+  virtual bool has_let_go(Range /*range*/) const { return false; }
   /// Registered bytes whose next decision is at next_deadline() or later, whichever records come.
   virtual std::size_t settled_bytes(Time /*now*/) { return 0; }
   /// The time of the next action, if records stay away.

@@ -18,21 +18,11 @@ OptionTable<RetentionOptions> retention_options() {
   return {
       choice_option(&O::retention, {"retention", "strategy that decides how long memory stays registered"},
                     kRetentions),
-      share_option(&O::time_budget,
-                   {"time-budget",
-                    "upper bound on the run time that the program's threads lose to Pinion under retention "
-                    "helper, as a share such as 1%, or off; start-credit comes on top"}),
-      time_or_auto_option(
-          &O::start_credit,
-          {"start-credit",
-           "time that retention helper may cost beside time-budget; auto: 2.5 times the cost of registering "
-           "everything once, at least 20ms",
-           Listing::advanced, "a time from 0ms to 1000s, or auto"},
-          0, 1000 * kSecond),
-      share_option(&O::helper_share, {"helper-share",
-                                      "upper bound on the run time lost to the helper where no core is idle, "
-                                      "as a share, or off; time of "
-                                      "ranks that wait meanwhile counts"}),
+      share_option(
+          &O::time_budget,
+          {"time-budget",
+           "upper bound on the run time lost to retention helper, on the program's threads and, where "
+           "no core is idle, to the helper: a share such as 1%, at least 20 ms in all, or off"}),
       size_or_auto_option(
           &O::minimum_gain,
           {"minimum-gain",

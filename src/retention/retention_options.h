@@ -14,9 +14,7 @@ enum class Minimize : std::uint8_t { mean, peak };
 
 struct RetentionOptions {
   RetentionKind retention = RetentionKind::helper;
-  double time_budget = 0.005;  ///< share of elapsed time; negative: off
-  Duration start_credit = -1;  ///< negative: auto
-  double helper_share = 0.06;  ///< of the run's time; negative: off
+  double time_budget = 0.01;  ///< share of the run's time; negative: off
   std::uint64_t minimum_gain = kAutoSize;
   Minimize minimize = Minimize::mean;
   std::uint64_t lru_size = 64 << 20;

@@ -7,6 +7,9 @@ namespace pinion {
 
 namespace {
 
+/// CPU of the helper's wake-ups for a swap.
+constexpr Duration kWakes = 20 * kMicrosecond;
+
 /// The time it takes to have a region of so many entries back in place of another one.
 Duration swap_time(const CostEstimates& costs, std::size_t pages) {
   const std::size_t entries = costs.entries_a_page.of(pages);
@@ -89,7 +92,7 @@ Duration Swap::made(KeptDomain& in, const Retention::Action& action, Duration to
   }
   // Registrations that were used have been worth it.
   std::erase_if(made_, [](const Made& made) { return !made.in->retention->wants(made.action); });
-  made_.push_back({&in, action, std::exchange(clearing_, 0) + took});
+  made_.push_back({&in, action, std::exchange(clearing_, 0) + took + kWakes});
   return made_.back().work;
 }
 

@@ -38,8 +38,8 @@ class Swap {
   /// Bytes that the regions of a swap under way leave to the registration that they go for: they stay
   /// withheld from the node's other processes.
   std::uint64_t makes_room() const { return makes_room_; }
-  /// The device call of a turn has taken so long. Returns the time spared to the program's threads, once
-  /// the registration is made.
+  /// A device call has taken so long, of a turn, or of another action while a limit binds. Returns the time
+  /// spared to the program's threads, once the registration is made.
   Duration made(KeptDomain& in, const Retention::Action& action, Duration took);
   /// The region of these pages went. Returns the work of registrations there that went unused.
   Duration wasted(const KeptDomain& in, Range pages);

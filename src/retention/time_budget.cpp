@@ -1,15 +1,23 @@
 #include "retention/time_budget.h"
 
-#include <algorithm>
 #include <bit>
+#include <cmath>
 
 namespace pinion {
 
 namespace {
-// Learning a program that registers several times as much as it has idle costs 2.3 times as much as
-// registering everything once (FT).
-constexpr double kCreditOfOnce = 2.5;
-constexpr Duration kLeastCredit = 20 * kMillisecond;
+// The factor on the price where a limit binds. With intervals between half and twice their length, take a
+// loop over three buffers with room for two: at this factor it is late in 2 % of its uses, and at 50 in
+// nearly all.
+constexpr double kWhereALimitBinds = 1000;
+// The part of the share that pays for looks.
+constexpr double kLooks = 0.25;
+// A rest lasts until that part of the bound is free again.
+constexpr Duration kEnough = 10;
+constexpr double kWorkPrice = 4;
+// Two wake-ups come with a region that goes and comes.
+constexpr Duration kWakes = 10 * kMicrosecond;
+constexpr Duration kLongestSleep = 250 * kMillisecond;
 
 /// To sixteenths of a power of two, the nearest.
 double rounded(double value) {
@@ -19,46 +27,74 @@ double rounded(double value) {
 }
 }  // namespace
 
-void TimeBudget::advance(Time now) { set(now_, std::max(now_, now)); }
+void TimeBudget::used(Duration cpu, bool only_looked, Time now) {
+  const Duration more = std::max<Duration>(cpu - cpu_, 0);
+  cpu_ += more;
+  advance(now);
+  if (only_looked) look_ += (static_cast<double>(more) - look_) / 16;
+  if (!settings_.core_idle) set(by_helper_, by_helper_ + static_cast<double>(more) * settings_.delay);
+  if (!binds_helper())
+    resting_ = false;
+  else if (left() <= 0)
+    resting_ = true;
+  else if (left() >= allowed() / kEnough)
+    resting_ = false;
+}
 
-void TimeBudget::waited(Duration total) { set(waited_, total); }
-
-void TimeBudget::leave_pinned_waited(Duration more) { set(leave_pinned_, leave_pinned_ + more); }
-
-void TimeBudget::kept_books(Duration total) { set(books_, total); }
-
-Duration TimeBudget::credit() const {
-  if (settings_.credit >= 0) return settings_.credit;
-  return std::max(kLeastCredit, static_cast<Duration>(kCreditOfOnce * static_cast<double>(once_)));
+void TimeBudget::did_for_threads(Duration work) {
+  if (settings_.core_idle) return;
+  set(for_threads_, std::max(0.0, for_threads_ + static_cast<double>(work) * settings_.delay));
 }
 
 Duration TimeBudget::allowed() const {
   if (!bounded()) return 0;
-  return credit() + static_cast<Duration>(settings_.share * static_cast<double>(now_ - start_));
+  const auto share = static_cast<Duration>(settings_.share * static_cast<double>(now_ - start_));
+  return std::max(settings_.least, share) + static_cast<Duration>(for_threads_);
 }
 
 bool TimeBudget::reserve(Duration worst) {
-  if (!fits(worst)) {
+  if (!fits()) {
     ++refused_;
     return false;
   }
-  reserved_ += worst;
+  set(reserved_, reserved_ + worst);
   return true;
 }
 
-Time TimeBudget::enough_at(Duration worst) const {
-  const Duration missing = worst - left();
-  if (!bounded() || missing <= 0) return now_;
-  const double wait = static_cast<double>(missing) / settings_.share;
-  return wait < 1e15 ? now_ + static_cast<Duration>(wait) : kNever;  // by 0 too
+Time TimeBudget::enough_at(Duration others) const {
+  const Duration missing = lost(others) - left();
+  if (!bounded() || missing < 0) return now_;
+  // The share alone grows.
+  const double needed = static_cast<double>(allowed() + missing) - for_threads_;
+  const double at = static_cast<double>(start_) + needed / settings_.share;
+  return at < 1e18 ? static_cast<Time>(at) : kNever;  // by 0 too
+}
+
+double TimeBudget::used_part() const {
+  const Duration may = allowed();
+  const double left_of_it = static_cast<double>(left()) / static_cast<double>(std::max<Duration>(may, 1));
+  return std::clamp(1 - left_of_it, 0.0, 0.9999);
 }
 
 double TimeBudget::priced() const {
-  const double unused = limit_binds_ ? kPrice * kPriceWhereALimitBinds : kPrice;
-  if (!bounded()) return unused;
-  const Duration may = std::max<Duration>(allowed(), 1);
-  const double left = 1 - static_cast<double>(lost()) / static_cast<double>(may);
-  return rounded(unused / std::clamp(left, 0.0001, 1.0));
+  const double unused = limit_binds_ ? kPrice * kWhereALimitBinds : kPrice;
+  return bounded() ? rounded(unused / (1 - used_part())) : unused;
+}
+
+bool TimeBudget::affords(Duration work, double freed) const {
+  if (!binds_helper()) return true;
+  const Duration costs = lost(work + kWakes);
+  if (costs > left()) return false;
+  // Nine tenths used: a second of work must save three of holding everything; towards the end, any number.
+  const double used = used_part(), price = kWorkPrice * std::pow(used, 24) / (1 - used);
+  return freed * static_cast<double>(kSecond) >= price * static_cast<double>(costs);
+}
+
+Duration TimeBudget::least_sleep() const {
+  if (!binds_helper()) return 0;
+  if (resting_ || settings_.share == 0) return kLongestSleep;
+  const double every = look_ * settings_.delay / (kLooks * settings_.share);
+  return static_cast<Duration>(std::min(every, static_cast<double>(kLongestSleep)));
 }
 
 }  // namespace pinion

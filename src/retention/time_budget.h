@@ -1,16 +1,23 @@
-// The ledger of the time that retention may cost the program's own threads, against leave-pinned: a credit
-// plus a share of the time that has passed. By default the credit grows with the cost of registering
-// everything once, as learning a program costs a multiple of that. Letting a region go may cost as much as
-// registering its buffers on the critical path. So much is reserved, and given back when the region is
-// registered again in time. The ledger charges the real losses of threads, however long. A reservation that
-// exceeds the rest is refused, and the region stays. So the loss stays within credit + share * elapsed for
-// every program, under two conditions: reservations cover the worst, and threads lose only time that
-// leave-pinned would save.
+// The bound on the time that the run loses to retention, against leave-pinned: a share of the time that has
+// passed, and 20 ms at least, so that runs of seconds can learn. Two kinds of spending count alike:
+//   - on the program's threads: waits for registrations and copies beyond leave-pinned's, and bookkeeping;
+//   - by the helper, while all cores of the node are busy: it then takes its time from the program. That
+//     counts in seconds that the run loses, as ranks wait for the rank that a helper delays. A node with more
+//     ranks than cores loses the sum over its ranks divided by its cores.
 //
-// The ledger also has the price: how many seconds of holding everything one lost second is worth. An unused
-// budget has the price of an absent one; it grows as the budget runs out, so that the rest goes
-// where it frees most. A larger budget has an equal or a lower price. Where a limit binds, memory below it is
-// held for little: a late use is worth far more.
+// The bound is kept in four ways:
+//   - letting a region go may cost a registration, by the helper or on the critical path. So much is reserved
+//     before, and given back when the region is registered again. Where nothing is left, the region stays;
+//   - the price of a second grows as the rest shrinks, so that the rest goes where it frees most;
+//   - looks at the records take at most a quarter of the share: the dearer a look, the longer the sleep
+//     before it. The helper wakes for the end of a transfer only where that is affordable;
+//   - with the rest used up, the helper stops learning until enough has come together again. Regions that are
+//     gone are still registered ahead: their cost was reserved.
+// So spending exceeds the bound by one registration in flight at most, where reservations cover the worst.
+//
+// Where a limit binds, what the helper registers ahead spares a thread the same work, and the wait for it:
+// each raises the bound by its own time, except where it was in vain. What a transfer waits because the limit
+// has evicted its region is the limit's loss, as leave-pinned would have it too (without_room()).
 //
 // One for all domains of a process; the helper's thread (or the simulator's).
 #pragma once
@@ -55,91 +62,125 @@ struct RegisteredOnce {
 class TimeBudget {
  public:
   static constexpr double kUnbounded = -1;
-  /// The price while the budget is unused. At 4, retention spends where a loop repays it within its first
+  static constexpr Duration kLeast = 20 * kMillisecond;
+  /// The price while the budget is unused. At 2, retention spends where a loop repays it within its first
   /// turns; at 200 (0.5 % of the time for an empty registry) most short programs end with the budget unused.
-  static constexpr double kPrice = 4;
-  /// The factor on that price where a limit binds. With intervals between half and twice their length, take a
-  /// loop over three buffers with room for two: at this factor it is late in 2 % of its uses, and at 50 in
-  /// nearly all.
-  static constexpr double kPriceWhereALimitBinds = 1000;
-  /// 2.5 times the cost of registering everything once, 20 ms at least.
-  static constexpr Duration kAutoCredit = -1;
+  static constexpr double kPrice = 2;
+  /// A rank that a helper delays has its peers wait; their own helpers delay them at other times. Measured:
+  /// up to twice the helper's time (docs/measurements.md).
+  static constexpr double kWaitsForPeers = 2;
+
   struct Settings {
-    double share = 0.005;           ///< of elapsed time; kUnbounded: all is allowed
-    Duration credit = kAutoCredit;  ///< negative: that
+    double share = 0.01;      ///< of elapsed time; kUnbounded: all is allowed
+    Duration least = kLeast;  ///< allowed in any case
+    double delay = 1;         ///< seconds that the run loses by one of the helper's: delay_of()
+    bool core_idle = false;   ///< until set_core_idle()
   };
+
+  /// Returns the delay of a node with so many ranks on so many cores.
+  static double delay_of(double ranks, double cores) {
+    return ranks > 1 ? kWaitsForPeers * std::max(1.0, ranks / cores) : 1;
+  }
 
   TimeBudget(Settings settings, Time start) : settings_(settings), start_(start), now_(start) {}
 
   bool bounded() const { return settings_.share >= 0; }
   /// Time has passed; `now` only grows.
-  void advance(Time now);
-  /// Registering once everything that has been used so far costs so much, by the fits of all domains.
-  void registering_once(Duration cost) { set(once_, cost); }
-
-  /// Notes whether the process would hold more than its limits allow.
-  void limit_binds(bool binds) {
-    stale_ |= binds != limit_binds_;
-    limit_binds_ = binds;
+  void advance(Time now) {
+    if (now > now_) set(now_, now);
   }
+  void set_core_idle(bool idle) { settings_.core_idle = idle; }
+  bool core_idle() const { return settings_.core_idle; }
+  /// The helper's work counts now.
+  bool binds_helper() const { return bounded() && !settings_.core_idle; }
+  /// Notes whether the process would hold more than its limits allow.
+  void set_limit_binds(bool binds) { set(limit_binds_, binds); }
+  bool limit_binds() const { return limit_binds_; }
 
-  // ---- losses so far ----
+  // ---- spending so far ----
 
   /// All threads have waited for registrations so long: their own totals, so that records may be lost.
-  void waited(Duration total);
+  void waited(Duration total) { set(waited_, total); }
   /// Leave-pinned would have waited so much longer; negative where that was less than assumed.
-  void leave_pinned_waited(Duration more);
+  void leave_pinned_waited(Duration more) { set(leave_pinned_, leave_pinned_ + more); }
+  /// A transfer has waited so long as its region had gone for want of room.
+  void without_room(Duration wait) { leave_pinned_waited(wait); }
   /// Bookkeeping on application threads, and time that was only charged, so far.
-  void kept_books(Duration total);
+  void kept_books(Duration total) { set(books_, total); }
+  /// The helper has used so much CPU since its start; modelled device time counts as such. `only_looked`:
+  /// just looks since the last call.
+  void used(Duration cpu, bool only_looked, Time now);
+  /// Counts work that the helper did in place of the program's threads. Negative: it was in vain.
+  void did_for_threads(Duration work);
 
   // ---- possible losses ----
 
-  /// Returns whether a reservation would fit.
-  bool fits(Duration worst) const { return !bounded() || worst <= left(); }
+  /// Returns whether one more reservation fits beside `others`: the last one may exceed the rest.
+  bool fits(Duration others = 0) const { return !bounded() || lost(others) < left(); }
   bool reserve(Duration worst);
-  void give_back(Duration worst) { reserved_ -= worst; }
-  /// Marks reserved time as for registrations that threads will make; negative: no longer.
-  void leave_to_threads(Duration worst) { for_threads_ += worst; }
-  /// Returns when that reservation will fit, if losses stay as they are until then.
-  Time enough_at(Duration worst) const;
+  void give_back(Duration worst) { set(reserved_, reserved_ - worst); }
+  /// Returns when fits() will hold, if losses stay as they are until then.
+  Time enough_at(Duration others = 0) const;
+  Duration reserved() const { return reserved_; }
+  std::uint64_t refused() const { return refused_; }
 
-  /// Seconds of holding everything that one lost second is worth. Rounded, so that small changes leave the
-  /// values computed from it.
+  /// Seconds of holding everything that one lost second is worth. An unused budget has the price of an absent
+  /// one, and a larger budget an equal or a lower one. Where a limit binds, memory below it is held for
+  /// little: a late use is worth far more. Rounded, so that small changes leave the values computed from it.
   double price() const {
     if (stale_) price_ = priced();
     stale_ = false;
     return price_;
   }
 
-  Duration allowed() const;  ///< credit and share, so far; 0 while unbounded
-  Duration lost() const { return waited_ - leave_pinned_ + books_; }
-  Duration reserved() const { return reserved_; }
-  /// The time reserved for registrations that the helper will make.
-  Duration reserved_for_helper() const { return reserved_ - for_threads_; }
-  std::uint64_t refused() const { return refused_; }
+  // ---- the helper's work ----
+
+  /// Returns whether so much work of the helper's fits, and is worth it to have `freed`: seconds of holding
+  /// everything, saved.
+  bool affords(Duration work, double freed) const;
+  /// The longest of these and its own time is the helper's sleep.
+  Duration least_sleep() const;
+  /// The rest is used up: learning stops.
+  bool resting() const { return resting_; }
+
+  // ---- results ----
+
+  Duration allowed() const;  ///< so far; 0 while unbounded
+  Duration spent() const { return on_threads() + by_helper(); }
+  Duration on_threads() const { return waited_ - leave_pinned_ + books_; }
+  Duration by_helper() const { return static_cast<Duration>(by_helper_); }
 
  private:
-  Duration credit() const;
   double priced() const;
   /// Sets one of the terms of the price.
-  void set(std::int64_t& term, std::int64_t value) {
+  template <class Term>
+  void set(Term& term, Term value) {
     stale_ |= value != term;
     term = value;
   }
+  /// The helper's work as time of the run.
+  Duration lost(Duration work) const {
+    return settings_.core_idle ? work : static_cast<Duration>(static_cast<double>(work) * settings_.delay);
+  }
   /// The time left for reservations. All of them may come true at once, so they share the rest once.
-  Duration left() const { return allowed() - lost() - reserved_; }
+  Duration left() const { return allowed() - spent() - lost(reserved_); }
+  /// The part of the bound that is spent or reserved, 0 to nearly 1.
+  double used_part() const;
 
-  const Settings settings_;
+  Settings settings_;
   const Time start_;
   Time now_;
-  Duration once_ = 0;
   Duration waited_ = 0;
   Duration leave_pinned_ = 0;
   Duration books_ = 0;
+  Duration cpu_ = 0;
+  double by_helper_ = 0;
+  double for_threads_ = 0;
   Duration reserved_ = 0;
-  Duration for_threads_ = 0;  ///< of those
   std::uint64_t refused_ = 0;
+  double look_ = 5.0 * kMicrosecond;  ///< CPU of a mere look, lately
   bool limit_binds_ = false;
+  bool resting_ = false;
   // The price is asked for several times an event, and its terms change less often.
   mutable double price_ = 0;
   mutable bool stale_ = true;

@@ -153,11 +153,7 @@ Report Analysis::report() {
   report.deregistrations = sum_.deregistrations;
   report.registration_failures = sum_.registration_failures;
   report.prediction = prediction_of(sum_);
-  report.budget = budget_of(sum_);
-  report.budget.allowed /= report.ranks;
-  report.budget.spent /= report.ranks;
-  report.helper_share = {seconds(sum_.helper_share_ns) / report.ranks,
-                         seconds(sum_.helper_share_spent_ns) / report.ranks};
+  report.budget = budget_of(sum_, report.ranks);
   report.kept_all_below_bytes = UINT64_MAX;
   for (const RankReport& rank : report.per_rank)
     report.kept_all_below_bytes = std::min(report.kept_all_below_bytes, rank.kept_all_below_bytes);

@@ -61,15 +61,13 @@ struct Prediction {
   double at_release_within_0_5 = 0, at_release_within_5 = 0;
 };
 
-/// The ledger of retention helper (retention/time_budget.h).
+/// The time budget of retention helper (retention/time_budget.h), in seconds.
 struct TimeBudgetUse {
-  double allowed = 0, spent = 0;  ///< seconds; nothing is allowed where nothing is bounded
-  std::uint64_t refused = 0;      ///< times that a region was kept for want of budget
-};
-
-/// The ledger of the helper's work where no core was idle (retention/helper_share.h), in time of the run.
-struct HelperShareUse {
-  double allowed = 0, spent = 0;  ///< seconds; nothing is allowed where nothing is bounded
+  double allowed = 0;  ///< nothing where nothing is bounded
+  double on_threads = 0, by_helper = 0;
+  double preempted = 0;       ///< of on_threads: the kernel ran something else meanwhile
+  std::uint64_t refused = 0;  ///< times that a region was kept for want of budget
+  double spent() const { return on_threads + by_helper; }
 };
 
 /// Registrations that the program made without Pinion, beyond the limits: how many bytes, and for how long.
@@ -125,7 +123,6 @@ struct RankReport {
   Cost cost;
   Prediction prediction;
   TimeBudgetUse budget;
-  HelperShareUse helper_share;
   BeyondLimits beyond;
   PressureReleases under_pressure;
   std::uint64_t kept_all_below_bytes = 0;  ///< Counters::kept_all_below_bytes
@@ -197,7 +194,6 @@ struct Report {
   Cost cost;
   Prediction prediction;
   TimeBudgetUse budget;                    ///< seconds: mean over ranks
-  HelperShareUse helper_share;             ///< mean over ranks
   BeyondLimits beyond;                     ///< each the most of a rank
   PressureReleases under_pressure;         ///< bytes: sum, times: the most of a rank
   std::uint64_t kept_all_below_bytes = 0;  ///< the least of a rank, so 0 where one has let regions go

@@ -226,13 +226,13 @@ struct Counters {
   std::uint64_t reuses, within_0_5, within_5, at_release_within_0_5, at_release_within_5;
   // Leave-pinned's own first registrations on the same stream, by the domains' fits.
   double leave_pinned_registration_ns;
-  // Time budget of retention helper: allowed, spent, and how often it kept a region registered.
+  // Time budget of retention helper: allowed, spent on threads, and how often it kept a region registered.
   std::uint64_t budget_ns;
-  std::int64_t budget_spent_ns;
+  std::int64_t budget_on_threads_ns;
   std::uint64_t budget_refused;
-  // The helper's work while no core was idle, in time of the run (retention/helper_share.h).
-  std::uint64_t helper_share_ns;  ///< allowed; 0 where nothing is bounded
-  std::uint64_t helper_share_spent_ns;
+  // The helper's work while no core was idle, in time of the run (retention/time_budget.h).
+  std::uint64_t helper_bound_ns;  ///< its own bound, which versions before had; otherwise 0
+  std::uint64_t helper_charged_ns;
   std::uint64_t kernel_pinned_peak_bytes;  ///< VmPin + VmLck beyond those at the start, by samples
   std::uint64_t preempted_ns;  ///< of wait_ns and registration_ns: grown as the kernel ran something else
   Lateness lateness;           ///< of the helper's timed wake-ups

@@ -23,7 +23,7 @@ Cost cost_of(const Log& log) {
     cost.bookkeeping = seconds(c.bookkeeping_ns) * static_cast<double>(c.acquires) /
                        static_cast<double>(c.bookkeeping_samples);
   cost.helper_cpu = seconds(c.helper_cpu_ns);
-  cost.helper_charged = seconds(c.helper_share_spent_ns);
+  cost.helper_charged = seconds(c.helper_charged_ns);
   cost.leave_pinned = seconds(c.leave_pinned_registration_ns);
   // Leave-pinned that no limit made register anew is what others are compared with.
   if (std::string_view(log.header.retention) == "leave-pinned" && c.late == 0 && c.bounced == 0)
@@ -46,8 +46,10 @@ PeerHolds holds_of(const Log& log) {
 
 }  // namespace
 
-TimeBudgetUse budget_of(const Counters& c) {
-  return {seconds(c.budget_ns), seconds(static_cast<double>(c.budget_spent_ns)), c.budget_refused};
+TimeBudgetUse budget_of(const Counters& c, double ranks) {
+  return {(seconds(c.budget_ns) + seconds(c.helper_bound_ns)) / ranks,
+          seconds(static_cast<double>(c.budget_on_threads_ns)) / ranks, seconds(c.helper_charged_ns) / ranks,
+          seconds(c.preempted_ns) / ranks, c.budget_refused};
 }
 
 KeyUse keys_of(const Counters& c) { return {seconds(c.exposed_byte_ns), seconds(c.strict_keys_ns)}; }
@@ -77,7 +79,6 @@ RankReport rank_report(const Log& log, const MemoryLines& lines) {
   r.cost = cost_of(log);
   r.prediction = prediction_of(c);
   r.budget = budget_of(c);
-  r.helper_share = {seconds(c.helper_share_ns), seconds(c.helper_share_spent_ns)};
   r.beyond = {c.beyond_bytes, c.beyond_regions, seconds(c.beyond_ns)};
   r.under_pressure = {c.pressure_released_bytes, c.pressure_releases};
   r.kept_all_below_bytes = c.kept_all_below_bytes;
@@ -179,8 +180,8 @@ void add(Counters& sum, const Counters& c, std::uint64_t n) {
                             &Counters::budget_ns,
                             &Counters::budget_refused,
                             &Counters::strict_keys_ns,
-                            &Counters::helper_share_ns,
-                            &Counters::helper_share_spent_ns,
+                            &Counters::helper_bound_ns,
+                            &Counters::helper_charged_ns,
                             &Counters::copies_verified,
                             &Counters::copies_differing})
     sum.*member += n * c.*member;
@@ -189,8 +190,9 @@ void add(Counters& sum, const Counters& c, std::uint64_t n) {
     add(sum.copies_from_gpu[way], c.copies_from_gpu[way], n);
   }
   // The sum is unsigned, so that absurd input wraps instead of overflowing.
-  sum.budget_spent_ns = static_cast<std::int64_t>(static_cast<std::uint64_t>(sum.budget_spent_ns) +
-                                                  n * static_cast<std::uint64_t>(c.budget_spent_ns));
+  sum.budget_on_threads_ns =
+      static_cast<std::int64_t>(static_cast<std::uint64_t>(sum.budget_on_threads_ns) +
+                                n * static_cast<std::uint64_t>(c.budget_on_threads_ns));
   sum.leave_pinned_registration_ns += static_cast<double>(n) * c.leave_pinned_registration_ns;
   sum.exposed_byte_ns += static_cast<double>(n) * c.exposed_byte_ns;
 }

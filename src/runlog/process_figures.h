@@ -11,7 +11,8 @@ namespace pinion::runlog {
 
 RankReport rank_report(const Log& log, const MemoryLines& lines);
 std::vector<DomainReport> domains_of(const Log& log);
-TimeBudgetUse budget_of(const Counters& counters);
+/// The mean of so many ranks, whose counters are summed up; `refused` is their sum.
+TimeBudgetUse budget_of(const Counters& counters, double ranks = 1);
 KeyUse keys_of(const Counters& counters);
 
 Cost operator+(const Cost& a, const Cost& b);

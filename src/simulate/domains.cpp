@@ -21,8 +21,7 @@ void Domains::add(std::unique_ptr<Predictor> predictor, Desk& desk) {
   own.kept.retention = make_retention({.kind = settings_.retention,
                                        .lru_bytes = settings_.lru_bytes,
                                        .minimize_peak = settings_.minimize_peak},
-                                      own.domain, std::move(predictor), own.kept.costs, desk.time_budget(),
-                                      desk.helper_share());
+                                      own.domain, std::move(predictor), own.kept.costs, desk.time_budget());
   desk.add(own.kept);
   if (settings_.nic.register_ns_per_page > 0)
     own.domain.set_call_pages(settings_.nic.register_ns_base / settings_.nic.register_ns_per_page);

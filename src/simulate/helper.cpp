@@ -39,7 +39,6 @@ SimulatedHelper::SimulatedHelper(const ProcessSettings& settings, Events& events
       standing_(std::move(standing)),
       desk_({.traits = traits_of(settings.retention),
              .time_budget = settings.time_budget,
-             .helper_share = settings.helper_share,
              .minimum_gain = settings.minimum_gain,
              .scale = {},
              .poll = std::max<Duration>(settings.poll, 1),
@@ -80,7 +79,7 @@ void SimulatedHelper::notify(const Noticed& noticed) {
 void SimulatedHelper::computes(Duration took) {
   cpu_ += took;
   if (settings_.own_core || took == 0) return;
-  events_.delay_application(static_cast<Duration>(static_cast<double>(took) * settings_.helper_share.delay));
+  events_.delay_application(static_cast<Duration>(static_cast<double>(took) * settings_.time_budget.delay));
 }
 
 void SimulatedHelper::wake_up(std::uint32_t number) {
@@ -96,9 +95,7 @@ void SimulatedHelper::wake_up(std::uint32_t number) {
 void SimulatedHelper::drain() {
   if (!ring_.waiting().empty()) desk_.found(events_.now());
   desk_.time_budget().waited(delayed_);
-  desk_.time_budget().kept_books(
-      static_cast<Duration>(static_cast<double>(counters_.acquires) * settings_.bookkeeping_ns));
-  if (!desk_.helper_share().resting())
+  if (!desk_.time_budget().resting())
     computes(static_cast<Duration>(ring_.waiting().size()) * settings_.record_cost);
   for (const Noticed& noticed : ring_.waiting()) take(noticed);
   ring_.clear();

@@ -51,7 +51,7 @@ constexpr Duration kWakeCost = 5 * kMicrosecond, kRecordCost = kMicrosecond;
 class SimulatedRank final : private Observer {
  public:
   SimulatedRank(const Workload& workload, const Settings& settings, const Member& member, bool own_core,
-                const HelperShare::Settings& share, std::function<Time(Time)> turn_after, Levels& levels,
+                const TimeBudget::Settings& budget, std::function<Time(Time)> turn_after, Levels& levels,
                 std::unique_ptr<node::NodeTable> room, std::uint64_t limit)
       : count_(static_cast<std::int64_t>(member.ranks)),
         number_(member.program),
@@ -66,13 +66,11 @@ class SimulatedRank final : private Observer {
                   .room = room_.get(),
                   .look_every = settings.policy_every,
                   .lru_bytes = settings.lru_bytes,
-                  .time_budget = settings.time_budget,
-                  .helper_share = share,
+                  .time_budget = budget,
                   .minimum_gain = settings.minimum_gain,
                   .wake_cost = kWakeCost,
                   .record_cost = kRecordCost,
                   .minimize_peak = settings.minimize_peak,
-                  .bookkeeping_ns = workload.bookkeeping_ns,
                   .own_core = own_core,
                   .poll = settings.poll,
                   .ring = 256 * program_.threads.size(),
@@ -228,13 +226,13 @@ std::vector<Member> one_by_one(const std::vector<Member>& members) {
   return all;
 }
 
-HelperShare::Settings share_of(const Settings& settings, std::uint64_t ranks) {
-  HelperShare::Settings share{.share = settings.helper_share, .core_idle = true};
+TimeBudget::Settings budget_of(const Settings& settings, std::uint64_t ranks) {
+  TimeBudget::Settings budget{.share = settings.time_budget, .core_idle = true};
   if (settings.cores > 0) {
-    share.delay = HelperShare::delay_of(static_cast<double>(ranks), settings.cores);
-    share.core_idle = ranks < static_cast<std::uint64_t>(settings.cores);
+    budget.delay = TimeBudget::delay_of(static_cast<double>(ranks), settings.cores);
+    budget.core_idle = ranks < static_cast<std::uint64_t>(settings.cores);
   }
-  return share;
+  return budget;
 }
 
 /// A process that has not ended yet.
@@ -298,14 +296,14 @@ NodeResult simulate_node(const Workload& workload, const Settings& settings,
   Helpers helpers(settings, all);
   NodeLimit limit(settings, all);
   const std::vector<Member> members = helpers.tell_ranks_apart() || limit.given() ? one_by_one(kinds) : kinds;
-  const HelperShare::Settings share = share_of(settings, all);
-  const bool own_core = workload.contains_helpers || share.core_idle;
+  const TimeBudget::Settings budget = budget_of(settings, all);
+  const bool own_core = workload.contains_helpers || budget.core_idle;
   Levels levels;
   levels.keeps_timeline = settings.keep_timeline;
   std::vector<std::unique_ptr<SimulatedRank>> ranks;
   for (const Member& member : members) {
     auto [room, most] = limit.enter();
-    ranks.push_back(std::make_unique<SimulatedRank>(workload, settings, member, own_core, share,
+    ranks.push_back(std::make_unique<SimulatedRank>(workload, settings, member, own_core, budget,
                                                     helpers.turn_after(ranks.size(), members.size()), levels,
                                                     std::move(room), most));
     helpers.add(ranks.size() - 1);

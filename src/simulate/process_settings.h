@@ -8,7 +8,6 @@
 #include "device/device.h"
 #include "device/model/cost_model.h"
 #include "node/node_share.h"
-#include "retention/helper_share.h"
 #include "retention/minimum_gain.h"
 #include "retention/retention_options.h"
 #include "retention/time_budget.h"
@@ -24,13 +23,11 @@ struct ProcessSettings {
   node::NodeTable* room = nullptr;
   std::uint64_t look_every = 100;  ///< acquires from one look at the others in the room to the next
   std::uint64_t lru_bytes = 64 << 20;
-  TimeBudget::Settings time_budget = {};
-  HelperShare::Settings helper_share = {.core_idle = true};
+  TimeBudget::Settings time_budget = {.core_idle = true};
   MinimumGain::Settings minimum_gain = {};
   /// CPU of the helper beside its device calls: of a wake-up, and of a record learnt from.
   Duration wake_cost = 0, record_cost = 0;
   bool minimize_peak = false;
-  double bookkeeping_ns = 0;  ///< of an acquire: counted, but no time on the clock
   /// False: the helper's work delays the application's threads, with what they wait for their peers.
   bool own_core = true;
   /// Longest sleep of the helper while communication is dense. 0: it watches, and sees a record at once.

@@ -5,6 +5,7 @@
 #include <map>
 #include <thread>
 
+#include "runlog/process_figures.h"
 #include "simulate/node.h"
 
 namespace pinion::simulate {
@@ -45,11 +46,10 @@ void add_times(Result& result, const runlog::Counters& sum, double bookkeeping_n
   result.cost.bounce = mean(sum.bounce_ns);
   result.cost.bookkeeping = mean(static_cast<double>(result.acquires.total) * bookkeeping_ns);
   result.cost.helper_cpu = mean(sum.helper_cpu_ns);
-  result.cost.helper_charged = mean(sum.helper_share_spent_ns);
+  result.cost.helper_charged = mean(sum.helper_charged_ns);
   // Every strategy keeps the same books, leave-pinned too.
   result.cost.leave_pinned = mean(sum.leave_pinned_registration_ns) + result.cost.bookkeeping;
-  result.budget = {mean(sum.budget_ns), mean(sum.budget_spent_ns), sum.budget_refused};
-  result.helper_share = {mean(sum.helper_share_ns), mean(sum.helper_share_spent_ns)};
+  result.budget = runlog::budget_of(sum, result.ranks);
 }
 
 }  // namespace

@@ -30,8 +30,7 @@ struct Settings {
   std::uint64_t limit = 0;       ///< of one process; 0: none
   std::uint64_t node_limit = 0;  ///< of a node's processes together; 0: none
   std::uint64_t lru_bytes = 64 << 20;
-  TimeBudget::Settings time_budget;
-  double helper_share = HelperShare::Settings().share;  ///< where `cores` leaves none idle
+  double time_budget = TimeBudget::Settings().share;
   MinimumGain::Settings minimum_gain;
   bool minimize_peak = false;
   int cores = 0;                             ///< of a node; 0: enough for the helpers too
@@ -53,7 +52,6 @@ struct Result {
   runlog::Cost cost;                   ///< mean over ranks
   runlog::Prediction prediction;
   runlog::TimeBudgetUse budget;            ///< mean over ranks
-  runlog::HelperShareUse helper_share;     ///< mean over ranks
   std::uint64_t kept_all_below_bytes = 0;  ///< the minimum gain, where no rank reached it; 0: one did
   std::uint64_t registrations = 0, deregistrations = 0;
   double seconds = 0;  ///< of the node that ran longest

@@ -74,7 +74,7 @@ TEST(Options, EveryTypeIsSetByName) {
   const Error error = parse_options(
       o,
       "off=yes,retention=lru,window=4,threshold=1,limit=2G,limit-regions=77,lru-size=1M,device=emulated,"
-      "nic=myrinet,poll=2ms,time-budget=1.5%,start-credit=5ms,minimize=peak,profile=p,log=/some/"
+      "nic=myrinet,poll=2ms,time-budget=1.5%,minimize=peak,profile=p,log=/some/"
       "where,log-size=128K,"
       "node-limit=8G,policy=conservative,policy-every=7");
   ASSERT_FALSE(error) << error.message;
@@ -92,13 +92,28 @@ TEST(Options, EveryTypeIsSetByName) {
   EXPECT_EQ(o.nic, "myrinet");
   EXPECT_EQ(o.poll, 2 * kMillisecond);
   EXPECT_DOUBLE_EQ(o.time_budget, 0.015);
-  EXPECT_EQ(o.start_credit, 5 * kMillisecond);
   EXPECT_EQ(o.minimize, Minimize::peak);
   EXPECT_EQ(o.profile, "p");
   ASSERT_FALSE(set_option(o, "time-budget", "off"));
   EXPECT_LT(o.time_budget, 0);
   EXPECT_EQ(o.log, "/some/where");
   EXPECT_EQ(o.log_size, 128u << 10);
+}
+
+TEST(Options, ThoseOfTheVersionBeforeAreWarnedOfOnceAndHaveNoEffect) {
+  Options o;
+  ::testing::internal::CaptureStderr();
+  EXPECT_FALSE(parse_options(o, "helper-share=3%,start-credit=5ms,helper-share=off,limit=2G"));
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(format_options(o), "limit=2G");
+  EXPECT_NE(said.find("option helper-share has no effect any more: time-budget bounds"), std::string::npos);
+  EXPECT_NE(said.find("option start-credit has no effect any more: time-budget allows"), std::string::npos);
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 2) << said;
+}
+
+// Logs of the version before name them.
+TEST(Options, ThoseOfALogAreReadPastUnknownOnes) {
+  EXPECT_EQ(recorded_options("start-credit=5ms,unknown=1,time-budget=2%").time_budget, 0.02);
 }
 
 TEST(Options, EveryRetentionHasItsName) {
@@ -137,11 +152,10 @@ TEST(Options, TheEverydayListIsShort) {
   for (const OptionSpec& spec : option_specs())
     if (spec.listing == Listing::everyday) everyday.insert(spec.name);
   EXPECT_EQ(everyday,
-            (std::set<std::string>{
-                "off",         "minimum-gain", "except",  "cuda",        "verify",        "retention",
-                "time-budget", "helper-share", "profile", "limit",       "limit-regions", "node-limit",
-                "device",      "nic",          "front",   "remote-keys", "only-ranks",    "monitor",
-                "hugepages",   "preregister",  "log"}));
+            (std::set<std::string>{"off",        "minimum-gain", "except",    "cuda",        "verify",
+                                   "retention",  "time-budget",  "profile",   "limit",       "limit-regions",
+                                   "node-limit", "device",       "nic",       "front",       "remote-keys",
+                                   "only-ranks", "monitor",      "hugepages", "preregister", "log"}));
 }
 
 // Combinations of monitors are the choice of `auto`; tests reach them without it.
@@ -213,7 +227,6 @@ TEST(Options, ErrorsListWhatIsValid) {
   expect_refused("limit-regions=1.5", "a whole number");
   expect_refused("policy-every=7 ", "a whole number");
   expect_refused("time-budget=0.000000001%", "a share such as 0.5%, or off");
-  expect_refused("start-credit=1001s", "0ms to 1000s");
   expect_refused("only-ranks=3-1", "'3-1' is not valid; expected ranks such as 0-3:7");
   for (const char* bad : {":", "gdb:", "gdb::nsys", "[a", "a[]", "/opt/site/", "gdb\\"})
     expect_refused("except=" + std::string(bad), "is not valid; expected names, patterns or paths");

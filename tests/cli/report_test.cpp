@@ -161,7 +161,7 @@ TEST_F(Report, ThePageHasEveryPartAndLoadsNothing) {
   for (const char* part :
        {"Registered memory of 2 ranks", "Registered memory over time", "leave-pinned", "oracle",
         "Ranks over time", "Time lost to registration", "Prediction of the next use",
-        "What if: strategies, limits and time budgets", "helper, time budget 2%", "exchange+0x10 (app)",
+        "What if: strategies, limits and time budgets", "helper, time budget 4%", "exchange+0x10 (app)",
         "Most of it stays registered after", "<svg", "@media print", "prefers-color-scheme: dark",
         "width=device-width"})
     EXPECT_NE(page.find(part), std::string::npos) << part;
@@ -438,7 +438,7 @@ TEST_F(Report, TopFollowsARunAndTheSizeOfItsTerminal) {
   terminal.resize({24, 80, 0, 0});
   EXPECT_TRUE(terminal.shows([](const std::string& picture) {
     return picture.find("running\r\n") != std::string::npos &&
-           picture.find("  helper\r\n") != std::string::npos && picture.find("peak") == std::string::npos;
+           picture.find("  budget\r\n") != std::string::npos && picture.find("peak") == std::string::npos;
   }));
   terminal.resize({5, 30, 0, 0});
   EXPECT_TRUE(terminal.shows([](const std::string& picture) {

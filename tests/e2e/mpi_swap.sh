@@ -2,14 +2,14 @@
 # Swapping under a limit, live: loops over more buffers than a rank may register find them registered ahead, where retention
 # lru with the same size misses every time. Counts, no times; but the helper must wake in time, so one of three runs has to
 # show it. Under Open MPI alone: MPICH's ranks spin while they wait, so where they fill the cores the helper wakes late,
-# limited and unlimited. --helper-share is off: ranks that fill the cores leave the helper too little for a swap each use.
+# limited and unlimited. The time budget is off: ranks that fill the cores leave the helper too little for a swap each use.
 only_family=openmpi
 heavy_session=yes
 source "$(dirname "${BASH_SOURCE[0]}")/common.bash"
 
 # found_none LIMIT RETENTION PATTERN TURNS: acquires of both ranks that missed.
 found_none() {
-  under "--retention $2 --device emulated --nic connectx --limit $1 --tune lru-size=$1 --helper-share off" 2 \
+  under "--retention $2 --device emulated --nic connectx --limit $1 --tune lru-size=$1 --time-budget off" 2 \
     "$work/heavy" "$examples/play" "$3" --turns "$4" --compute sleep || fail "$3 under $2: $(cat "$work/err")"
   verified || fail "$3 under $2: $(cat "$work/out" "$work/err")"
   books_balance "$3 under $2"

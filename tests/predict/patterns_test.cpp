@@ -44,7 +44,10 @@ class PatternTest : public ::testing::TestWithParam<Case> {
     return simulate(workload, settings);
   }
   static void expect_within_budget(const Result& result, const char* noise) {
-    EXPECT_LE(result.cost.added(), 0.020 + 0.005 * result.seconds) << noise;
+    // A registration of everything is more than one in flight.
+    const double pages = static_cast<double>(result.registered.leave_pinned_peak) / 4096;
+    const double one_registration = 1e-9 * (16000 + 246 * pages);
+    EXPECT_LE(result.cost.added(), std::max(0.020, 0.01 * result.seconds) + one_registration) << noise;
   }
 };
 
@@ -105,7 +108,7 @@ TEST_P(PatternTest, TheMeanFallsWithTheBudgetAndBelowThatOfShortest) {
       double before = 1;
       for (const double share : {0.001, 0.005, 0.02, TimeBudget::kUnbounded}) {
         Settings settings = settings_of("adaptive");
-        settings.time_budget.share = share;
+        settings.time_budget = share;
         settings.seed = seed;
         ASSERT_FALSE(NoiseModel::parse(noise, settings.noise));
         const double mean = mean_of(simulate(of, settings));

@@ -18,11 +18,10 @@ class RetentionKindsTest : public RegistryTest {
  protected:
   CostEstimates costs;
   TimeBudget budget_of_time{{}, 0};
-  HelperShare share{{}, 0};
 
   std::unique_ptr<Retention> make(RetentionKind kind, std::uint64_t lru_bytes = 0) {
     return make_retention({.kind = kind, .lru_bytes = lru_bytes}, *domain, make_predictor("shortest", 0, 4),
-                          costs, budget_of_time, share);
+                          costs, budget_of_time);
   }
   void retire(Region* region) { retire_claimed(*domain, region, Actor::application); }
 };
@@ -92,15 +91,14 @@ TEST_F(RetentionKindsTest, TraitsHoldOfTheObjects) {
 
 class DeskTest : public RegistryTest {
  protected:
-  Desk desk{
-      {.traits = traits_of(RetentionKind::on_demand), .time_budget = {}, .helper_share = {}, .scale = {}}};
+  Desk desk{{.traits = traits_of(RetentionKind::on_demand), .time_budget = {}, .scale = {}}};
   KeptDomain kept;
 
   void SetUp() override {
     RegistryTest::SetUp();
     kept.domain = domain.get();
-    kept.retention = make_retention({.kind = RetentionKind::on_demand}, *domain, nullptr, kept.costs,
-                                    desk.time_budget(), desk.helper_share());
+    kept.retention =
+        make_retention({.kind = RetentionKind::on_demand}, *domain, nullptr, kept.costs, desk.time_budget());
     desk.add(kept);
   }
   Desk::Job next() {
@@ -162,7 +160,29 @@ TEST_F(DeskTest, ARecordLeavesAsItsEvent) {
   EXPECT_EQ(event.thread, 2);
   EXPECT_EQ(event.outcome, runlog::Outcome::miss);
   EXPECT_EQ(event.flags, 0);
-  EXPECT_EQ(desk.time_budget().lost(), 5 + 20 - 15);
+  EXPECT_EQ(desk.time_budget().on_threads(), 5 + 20 - 15);
+}
+
+// Leave-pinned would have it too.
+TEST_F(DeskTest, AWaitForWantOfRoomIsTheLimits) {
+  Record record;
+  record.kind = runlog::EventKind::lease;
+  record.wait = 20;
+  record.address = pages(0, 1).begin;
+  record.bytes = 64;
+  record.outcome = runlog::Outcome::bounced;
+  desk.time_budget().waited(20);
+  desk.take({record, 0}, {});
+  EXPECT_EQ(desk.time_budget().on_threads(), 0);
+
+  record.outcome = runlog::Outcome::miss;
+  desk.time_budget().waited(40);
+  desk.take({record, 0}, {});
+  EXPECT_EQ(desk.time_budget().on_threads(), 20) << "no limit binds";
+  desk.time_budget().set_limit_binds(true);
+  desk.time_budget().waited(60);
+  desk.take({record, 0}, {});
+  EXPECT_EQ(desk.time_budget().on_threads(), 20);
 }
 
 /// A registration of four pages.

@@ -37,7 +37,7 @@ class Eager final : public Retention {
 
 class UnderPressure : public RegistryTest {
  protected:
-  Desk desk{{.traits = traits_of(RetentionKind::helper), .time_budget = {}, .helper_share = {}, .scale = {}}};
+  Desk desk{{.traits = traits_of(RetentionKind::helper), .time_budget = {}, .scale = {}}};
   KeptDomain kept;
   Eager* retention = nullptr;
 

@@ -405,7 +405,7 @@ TEST(Analysis, SecondsAdded) {
   EXPECT_DOUBLE_EQ(r.cost.added(), 0.037 + 50e-6 - 0.010);
   EXPECT_DOUBLE_EQ(r.share_added(), 0.037 + 50e-6 - 0.010);
 
-  c.helper_share_spent_ns = 7 * kMillisecond;  // while no core was idle
+  c.helper_charged_ns = 7 * kMillisecond;  // while no core was idle
   r = analyse({log});
   EXPECT_DOUBLE_EQ(r.cost.added(), 0.037 + 50e-6 - 0.010 + 0.007);
 

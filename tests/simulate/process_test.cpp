@@ -256,7 +256,8 @@ TEST(SimulatedProcess, ALimitOfTheNodeIsSharedByNeed) {
       Process::Settings settings = Heard::under(retention);
       settings.limit = limit;
       settings.lru_bytes = each;
-      settings.time_budget = {0, 0};  // the helper lets nothing go of itself
+      settings.time_budget = {
+          .share = 0, .least = 0, .core_idle = true};  // the helper lets nothing go of itself
       settings.room = &rooms[i];
       both.emplace_back(std::move(settings));
       if (i == 1) scripts[i].pause(100 * kMillisecond);

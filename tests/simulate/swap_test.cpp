@@ -220,7 +220,7 @@ class Swapping : public ::testing::TestWithParam<Case> {
   }
   static Process::Settings under(RetentionKind kind, std::uint64_t limit, const Conditions& conditions) {
     Process::Settings settings;
-    settings.helper_share.core_idle = settings.own_core = conditions.core_idle;
+    settings.time_budget.core_idle = settings.own_core = conditions.core_idle;
     settings.limit_regions = conditions.regions;
     settings.room = conditions.room;
     settings.wake_cost = 5 * kMicrosecond;
@@ -229,7 +229,6 @@ class Swapping : public ::testing::TestWithParam<Case> {
     settings.nic = kNic;
     settings.limit = settings.lru_bytes = limit;
     settings.memcpy_bytes_per_ns = 10;
-    settings.bookkeeping_ns = 100;
     settings.wake_latency = [] { return 60 * kMicrosecond; };
     return settings;
   }
@@ -299,7 +298,7 @@ TEST_P(Swapping, FindsRegisteredWhatLruMisses) {
   }
 }
 
-// Work that the helper does in place of the thread takes nothing from its share.
+// Work that the helper does in place of the thread takes nothing from the budget.
 TEST_P(Swapping, WithoutAnIdleCoreToo) {
   if (GetParam().bytes_per_second != kPaper || !GetParam().lru_misses) return;
   for (const Program& program : workload.programs) {

@@ -75,8 +75,7 @@ class VirtualHelper final : private simulate::Observer {
     CostModel nic = {"virtual", 246, 16000, 62, 4000, {}};
     std::string predictor = "shortest";
     unsigned window = 2;
-    TimeBudget::Settings time_budget = {.share = TimeBudget::kUnbounded};
-    HelperShare::Settings helper_share = {.core_idle = true};
+    TimeBudget::Settings time_budget = {.share = TimeBudget::kUnbounded, .core_idle = true};
     Duration wake_cost = 0, record_cost = 0;  ///< of the helper
     bool minimize_peak = false;
     std::uint64_t limit = UINT64_MAX;
@@ -121,7 +120,6 @@ class VirtualHelper final : private simulate::Observer {
                   .nic = settings.nic,
                   .limit = settings.limit,
                   .time_budget = settings.time_budget,
-                  .helper_share = settings.helper_share,
                   .wake_cost = settings.wake_cost,
                   .record_cost = settings.record_cost,
                   .minimize_peak = settings.minimize_peak,

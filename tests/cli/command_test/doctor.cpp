@@ -50,7 +50,7 @@ TEST_F(Cli, InfoHasTheOptionsInForce) {
   const Outcome o = pinion({"info", "options", "--all"});
   EXPECT_EQ(o.status, 0) << o.err;
   for (const char* text : {"size    2G, from PINION (default: 0)\n",
-                           "size    8K, from ours.conf (default: 16K)\n", "share   0.5%, the default\n"})
+                           "size    8K, from ours.conf (default: 16K)\n", "share   1%, the default\n"})
     EXPECT_NE(o.out.find(text), std::string::npos) << text << "\n" << o.out;
   ::setenv("PINION", "limit=2X", 1);
   expect_usage_error({"info", "options"}, "option limit: '2X'");

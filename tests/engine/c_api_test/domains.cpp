@@ -190,7 +190,7 @@ TEST_F(ApiTest, ALeaseThatAnotherThreadReturnsIsInTheLedgerOnce) {
   pinion::runlog::Log log;
   ASSERT_NO_FATAL_FAILURE(read_only_log(directory, log));
   EXPECT_GT(log.live.counters.registration_ns, 50'000'000u);
-  EXPECT_GT(log.live.counters.budget_spent_ns, -10'000'000) << "leave-pinned waited, and so did this";
+  EXPECT_GT(log.live.counters.budget_on_threads_ns, -10'000'000) << "leave-pinned waited, and so did this";
   std::filesystem::remove_all(directory);
 }
 

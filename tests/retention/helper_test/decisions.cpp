@@ -169,15 +169,15 @@ TEST_F(RetentionTest, AUseIsWaitedForUntilThatHasCostAsMuchAsALateOne) {
   const Time due = retention.next_deadline();
   register_ahead(retention.next(due), due);
   expect_wakes(kStart + 2 * period + kOver);
-  // The buffer is all there is, and a lost second is worth four of holding everything.
+  // The buffer is all there is, and a lost second is worth two of holding everything.
   const Duration patience = retention.next_deadline() - (kStart + 2 * period);
-  EXPECT_LE(patience, 4 * registration);
-  EXPECT_GT(patience, 7 * registration / 2);
+  EXPECT_LE(patience, 2 * registration);
+  EXPECT_GT(patience, 7 * registration / 4);
   settle(kStart + 2 * period + patience);
   EXPECT_EQ(device.live_regions(), 0u);
 }
 
-// An estimate of 2 ms lets nothing go for 1 ms. A lost second is worth four of holding everything, and the
+// An estimate of 2 ms lets nothing go for 1 ms. A lost second is worth two of holding everything, and the
 // trial comes after eight times that.
 TEST_F(RetentionTest, WhatWasNeverLetGoIsTriedOnce) {
   costs.registration = LinearFit(0, 2.0 * kMillisecond);
@@ -193,7 +193,7 @@ TEST_F(RetentionTest, WhatWasNeverLetGoIsTriedOnce) {
     tried.push_back(i);
   }
   ASSERT_EQ(tried.size(), 1u);
-  EXPECT_NEAR(tried[0], 8 * 4 * 2, 4);
+  EXPECT_NEAR(tried[0], 8 * 2 * 2, 4);
 }
 
 // Regions overlap where the device could not merge them. The buffer that one was registered for is served by
