@@ -305,8 +305,8 @@ TEST(HugepageHeap, AdviceEndsWithItsBlock) {
 TEST(HugepageHeap, RightsAndLocksEndWithTheirBlock) {
   Made made;
   char* const block = made.take(4 * kHugepage);
-  ASSERT_EQ(::mprotect(block, 4096, PROT_NONE), 0);
-  made.heap->note_left(Range::of(block, 4096), HugepageHeap::Left::advice);
+  ASSERT_EQ(::mprotect(block, kHugepage, PROT_NONE), 0);
+  made.heap->note_left(Range::of(block, kHugepage), HugepageHeap::Left::advice);
   const bool locks = ::mlock(block + kHugepage, 4096) == 0;
   if (locks) made.heap->note_left(Range::of(block + kHugepage, 4096), HugepageHeap::Left::locks);
   made.heap->free(block);
