@@ -109,7 +109,8 @@ void Desk::sweep() {
 Desk::Job Desk::next_to_reap() {
   for (int i = 0; i < count(); ++i) {
     if (Region* doomed = kept(i).domain->begin_reap())
-      return {.kind = Job::Kind::deregister, .in = &kept(i), .regions = {doomed}, .action = {}};
+      return {
+          .kind = Job::Kind::deregister, .in = &kept(i), .regions = {doomed}, .action = {}, .reaps = true};
   }
   return {};
 }
@@ -154,6 +155,7 @@ Desk::Job Desk::next_decided(Time now) {
 }
 
 void Desk::done(const Job& job, RegionRef region, bool ok, Duration took, Time now) {
+  if (job.reaps) time_budget_.leave_pinned_did(took);
   if (!job.decided) {
     for (const Range pages : std::exchange(shrunk_, {})) job.in->retention->evicted(pages, now);
     return;

@@ -81,6 +81,7 @@ class Desk {
     Retention::Action action;
     bool decided = false;  ///< by the retention, which learns of its end
     bool swapped = false;  ///< for want of room (swap.h)
+    bool reaps = false;    ///< the memory has changed: leave-pinned deregisters it, too
   };
   /// The most urgent job: doomed regions, then the share of other processes, then what goes while memory is
   /// short (pressure_release.h), then registrations ahead that wait for room (swap.h), then decisions of

@@ -110,6 +110,8 @@ class TimeBudget {
   /// The helper has used so much CPU since its start; modelled device time counts as such. `only_looked`:
   /// just looks since the last call.
   void used(Duration cpu, bool only_looked, Time now);
+  /// Leave-pinned's helper would have done so much of used(), too.
+  void leave_pinned_did(Duration cpu) { cpu_ += cpu; }
   /// Counts work that the helper did in place of the program's threads. Negative: it was in vain.
   void did_for_threads(Duration work);
 

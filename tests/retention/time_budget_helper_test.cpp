@@ -10,6 +10,14 @@ namespace {
 
 constexpr Duration ms = kMillisecond;
 
+TEST(TimeBudgetOfTheHelper, WhatLeavePinnedDoesTooIsNoLoss) {
+  TimeBudget budget({.share = 0.01}, 0);
+  budget.used(30 * ms, false, 2 * kSecond);
+  budget.leave_pinned_did(20 * ms);
+  budget.used(55 * ms, false, 3 * kSecond);
+  EXPECT_EQ(budget.by_helper(), 35 * ms);
+}
+
 TEST(TimeBudgetOfTheHelper, CountsTimeOfTheRunWhereNoCoreIsIdle) {
   TimeBudget budget({.share = 0.02, .delay = 4, .core_idle = true}, kSecond);
   budget.used(30 * ms, false, 2 * kSecond);
