@@ -28,7 +28,7 @@ const CLI::App& chosen(const CLI::App& app) {
   return subcommands.empty() ? app : *subcommands.front();
 }
 
-/// As it is typed: "pinion run".
+/// Returns the command as it is typed: "pinion run".
 std::string path_of(const CLI::App& command) {
   return command.get_parent() ? "pinion " + command.get_name() : "pinion";
 }
@@ -49,7 +49,7 @@ std::string command_names(const CLI::App& app) {
   return names;
 }
 
-/// Less their dashes; hidden ones are left out.
+/// Returns the names without their dashes; hidden ones are left out.
 std::vector<std::string_view> option_names(const CLI::App& command) {
   std::vector<std::string_view> names;
   for (const CLI::Option* option : command.get_options())
@@ -148,7 +148,7 @@ std::vector<std::string> with_values_apart(const std::vector<std::string>& argum
   return apart;
 }
 
-/// How many words behind the option's name are its value.
+/// Returns how many words behind the option's name are its value.
 std::size_t words_of_value(const CLI::Option& option, const std::string& next) {
   if (option.get_type_size() == 0) return 0;
   // A switch takes its name alone, too.
@@ -156,7 +156,7 @@ std::size_t words_of_value(const CLI::Option& option, const std::string& next) {
   return !is_switch || next == "yes" || next == "no" ? 1 : 0;
 }
 
-/// The place of `--`, or of the program's name; the end where there is neither.
+/// Returns the place of `--`, or of the program's name; the end where there is neither.
 std::size_t begin_of_program(const CLI::App& app, const std::vector<std::string>& arguments) {
   const CLI::App* const command = named(app, arguments);
   const bool starts = command && starts_program(*command);

@@ -38,7 +38,7 @@ class Choice {
   const WayFigures& pinned() const { return ways_[terms_.pinned]; }
   /// Leave-pinned may refuse transfers under a limit: time is then no bound.
   bool is_affordable(const WayFigures& way) const {
-    return pinned().refused > way.refused || way.added <= pinned().added + kWorthPaying * terms_.seconds;
+    return pinned().refused > way.refused || adds_little(way, pinned(), terms_.seconds);
   }
   bool is_worth_it(const WayFigures& way) const {
     if (pinned().refused > way.refused) return true;
@@ -75,6 +75,10 @@ std::vector<std::size_t> unbeaten(const std::vector<WayFigures>& ways) {
     if (ways[i].refused == least && std::none_of(ways.begin(), ways.end(), is_better)) found.push_back(i);
   }
   return found;
+}
+
+bool adds_little(const WayFigures& way, const WayFigures& pinned, double seconds) {
+  return way.added <= pinned.added + kWorthPaying * seconds;
 }
 
 std::size_t choose(const std::vector<WayFigures>& ways, const ChoiceTerms& terms) {

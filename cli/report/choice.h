@@ -31,6 +31,9 @@ struct ChoiceTerms {
   bool memory_short = false;  ///< a limit binds: any gain counts
 };
 
+/// Returns whether a way adds at most kWorthPaying of the run beyond what `pinned` adds.
+bool adds_little(const WayFigures& way, const WayFigures& pinned, double seconds);
+
 /// Returns the way to recommend: an unbeaten one that adds at most kWorthPaying of the run, and frees memory
 /// worth a change. The present one stays where it is as good but for kWorthChanging. Else `pinned`.
 std::size_t choose(const std::vector<WayFigures>& ways, const ChoiceTerms& terms);

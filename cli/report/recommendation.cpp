@@ -24,12 +24,13 @@ double mean_of(const Way& way) { return way.result->registered.mean; }
 
 bool is_leave_pinned(const Way& way) { return way.options.retention == RetentionKind::leave_pinned; }
 
-/// As a library does without its cache.
+/// A library registers so without its cache.
 bool is_on_demand(const Way& way) {
   return way.options.retention == RetentionKind::on_demand && way.options.limit == 0;
 }
 
-/// A cache of so many bytes that lets the least recently used go, as those of UCX and libfabric.
+/// Returns the bytes of a cache that lets the least recently used go, as those of UCX and libfabric; 0: it is
+/// none.
 std::uint64_t cache_bytes(const Way& way) {
   if (is_leave_pinned(way)) return way.options.limit;
   const bool is_plain_lru = way.options.retention == RetentionKind::lru && way.options.limit == 0;
@@ -66,8 +67,7 @@ class Recommendation {
     terms_.present = find_present();
     const simulate::Result& pinned = *ways_[terms_.pinned].result;
     terms_.seconds = pinned.seconds;
-    const int a_node = pinned.ranks / std::max(1, pinned.nodes);
-    terms_.least_gain = situation.least_gain * std::max(1, a_node);
+    terms_.least_gain = situation.least_gain * ranks_of_node(pinned);
     terms_.memory_short = situation.memory_short;
   }
 
@@ -242,14 +242,13 @@ class Recommendation {
            limit_caches_command(cache_bytes(library) - situation_.pools.value_or(0)));
   }
 
-  /// What Pinion would add to the library's own cache.
+  /// Names what Pinion would add to the library's own cache.
   void advise_pinion(const Way& library, const Way& chosen) {
     const Way* best = nullptr;
     for (const std::size_t i : unbeaten(figures_)) {
       const Way& way = ways_[i];
-      const bool is_affordable = way.result->cost.added() <=
-                                 ways_[terms_.pinned].result->cost.added() + kWorthPaying * terms_.seconds;
-      if (!is_affordable || mean_of(way) > (1 - kWorthChanging) * mean_of(library)) continue;
+      if (!adds_little(figures_[i], figures_[terms_.pinned], terms_.seconds)) continue;
+      if (mean_of(way) > (1 - kWorthChanging) * mean_of(library)) continue;
       if (peak_of(way) > (1 + kSameMemory) * peak_of(library)) continue;
       if (best == nullptr || mean_of(way) < mean_of(*best)) best = &way;
     }
@@ -290,8 +289,8 @@ Options options_to_advise(const runlog::Report& r) {
   return options;
 }
 
-Situation situation_of(const runlog::Report& r, const Strategies* strategies,
-                       const std::optional<LibrariesPart>& held, const TypedProgram& program) {
+Situation situation_of(const runlog::Report& r, const Strategies* strategies, const LibrariesPart* held,
+                       const TypedProgram& program) {
   const Options options = options_to_advise(r);
   Situation situation;
   situation.program = program;
@@ -302,8 +301,7 @@ Situation situation_of(const runlog::Report& r, const Strategies* strategies,
     if (is_measured(r)) situation.simulated += fmt::format(" with NIC '{}'", strategies->nic);
   }
   if (situation.acts_here && options.retention != RetentionKind::observe) situation.present = options;
-  const ProcessMemory memory =
-      process_memory(r.limit_bytes, options, static_cast<int>(r.nodes.front().ranks));
+  const ProcessMemory memory = process_memory(r, options);
   situation.least_gain = least_gain_of(options, options.limit ? options.limit : memory.bytes);
   situation.gain_is_of_this_machine = memory.is_of_this_machine && options.minimum_gain == kAutoSize;
   situation.memory_short = r.acquires.bounced != 0 || r.under_pressure.times != 0;

@@ -34,9 +34,10 @@ bool is_trial(const runlog::Report& report);
 /// The options of a recorded run as advice may have them: without the device of a trial.
 Options options_to_advise(const runlog::Report& report);
 
-/// The situation of a recorded run. `strategies`: null where nothing could be simulated.
-Situation situation_of(const runlog::Report& report, const Strategies* strategies,
-                       const std::optional<LibrariesPart>& held, const TypedProgram& program);
+/// The situation of a recorded run. `strategies`: null where nothing could be simulated. `held`: by
+/// libraries; null: not known.
+Situation situation_of(const runlog::Report& report, const Strategies* strategies, const LibrariesPart* held,
+                       const TypedProgram& program);
 
 /// The least bytes of a process whose release is worth a change, by `--minimum-gain`. `limit`: in force.
 double least_gain_of(const Options& options, std::uint64_t limit);

@@ -118,8 +118,8 @@ std::string verdict_html(const Verdict& verdict) {
   return out + "</section>\n";
 }
 
-/// Registered memory and time, of this run or simulated.
-/// `compares`: with leave-pinned; less memory is no merit where transfers were refused.
+/// Registered memory and time, of this run or simulated. `compares`: with leave-pinned; less memory is no
+/// merit where transfers were refused.
 std::string memory_tiles(const char* who, const runlog::RegisteredBytes& b, double added, double seconds,
                          bool compares) {
   const auto against = [&](double value, double reference) {

@@ -18,7 +18,7 @@ using runlog::Report;
 constexpr double kMiB = 1 << 20;
 /// A limit far above everything else would flatten the plot.
 constexpr double kLimitInSight = 1.5;
-/// Of a simulated curve, however much longer than the run it is.
+/// Bounds a simulated curve, however much longer than the run it is.
 constexpr double kMostBins = 4096;
 
 /// Steps: a bin has its value from its begin to its end.
@@ -34,8 +34,7 @@ PlotLine line_of(const char* name, const std::vector<std::uint64_t>& bins, doubl
   return line;
 }
 
-/// A run that was only measured registered nothing.
-/// `helper`: simulated; null: none is shown.
+/// A run that was only measured registered nothing. `helper`: simulated; null: none is shown.
 PlotPanel memory_panel(const Report& r, const std::string& title, const MemorySeries& series,
                        std::uint64_t limit, const simulate::Result* helper = nullptr) {
   const double bin_seconds = static_cast<double>(r.series_bin) * 1e-9;

@@ -22,7 +22,7 @@ bool is_measured(const runlog::Report& report);
 
 /// "helper (predictor adaptive)"
 std::string retention_text(const runlog::Report& report);
-/// Spent and allowed on the program's threads, and by the helper: "1.2 ms of 20 ms".
+/// Returns what is spent, and what is allowed: "1.2 ms of 20 ms".
 std::string spent_text(const runlog::TimeBudgetUse& budget);
 
 /// The run and its conditions. `held`: by libraries; null: not known.

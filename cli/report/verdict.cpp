@@ -108,11 +108,7 @@ class Judge {
     recommend_way();
   }
 
-  void recommend_way() {
-    if (strategies_ != nullptr)
-      recommend(verdict_,
-                situation_of(r_, strategies_, held_ ? std::optional(*held_) : std::nullopt, program_));
-  }
+  void recommend_way() { recommend(verdict_, situation_of(r_, strategies_, held_, program_)); }
 
   /// The call site that most of the registered memory waits for.
   void holder() {
@@ -156,23 +152,17 @@ class Judge {
         "This machine's limit{} on locked memory (RLIMIT_MEMLOCK, `ulimit -l`) refused {} of {}: they went "
         "without registration, slower.",
         room, count_text(r_.acquires.bounced), plural_text(r_.acquires.total, "transfer", "transfers"));
-    std::uint64_t least = 0, all = 0;
-    for (const runlog::RankReport& rank : r_.per_rank) {
-      least = std::max(least, rank.registered.oracle_peak);
-      all = std::max(all, rank.registered.leave_pinned_peak);
-    }
-    if (all == 0) return say(std::move(text));
+    const Needs needs = needs_of(r_);
+    if (needs.most == 0) return say(std::move(text));
     // The pin device's pages count for all processes of the user.
-    const auto processes = static_cast<std::uint64_t>(is_trial(r_) ? ranks_of_node(r_) : 1);
-    const std::uint64_t ask = all * processes + (held_ ? held_->most_bytes : 0);
+    const auto processes = static_cast<std::uint64_t>(is_trial(r_) ? r_.nodes.front().ranks : 1);
+    const std::uint64_t ask = needs.most * processes + (held_ ? held_->most_bytes : 0);
     say(fmt::format("{} Ask for {}, which holds all; the transfers of one moment need {}.", text,
                     bytes_text(static_cast<double>(ask)),
-                    bytes_text(static_cast<double>(least * processes))));
+                    bytes_text(static_cast<double>(needs.least * processes))));
     advise("Have it raised, by `memlock` in /etc/security/limits.conf or LimitMEMLOCK= of the batch daemon:",
            fmt::format("ulimit -l {}", (ask + 1023) / 1024));
   }
-
-  static int ranks_of_node(const Report& r) { return static_cast<int>(r.nodes.front().ranks); }
 
   const Report& r_;
   const Strategies* strategies_;

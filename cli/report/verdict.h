@@ -31,8 +31,8 @@ struct Verdict {
   std::vector<std::string> sentences;
   std::vector<Advice> advice;
   std::vector<JudgedWay> ways;
-  /// "keep what you have", "nothing to gain", "too short to tell", or the way that is recommended; empty:
-  /// nothing was chosen.
+  /// The recommended way, or "keep what you have", "nothing to gain", "too short to tell"; empty: nothing was
+  /// chosen.
   std::string choice;
   std::string library_choice;  ///< the way that a variable of the MPI library stands for; empty: none
 };

@@ -210,9 +210,9 @@ Verdict verdict_of(const CompareArguments& arguments, const std::vector<Compared
   if (simulated == nullptr) return cli::verdict_of(rows, {});
   const ComparedRun& run = simulated->runs.front();
   const std::optional<Strategies> ways = strategies_of(*run.report, {run.logs});
-  return cli::verdict_of(
-      rows, situation_of(*run.report, ways ? &*ways : nullptr, held_by_libraries(*run.report, {run.logs}),
-                         {"", quoted(arguments.command)}));
+  const std::optional<LibrariesPart> held = held_by_libraries(*run.report, {run.logs});
+  return cli::verdict_of(rows, situation_of(*run.report, ways ? &*ways : nullptr, held ? &*held : nullptr,
+                                            {"", quoted(arguments.command)}));
 }
 
 std::string device_note(const CompareArguments& arguments) {

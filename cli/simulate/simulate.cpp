@@ -93,7 +93,7 @@ class OtherWays {
          {RetentionKind::leave_pinned, RetentionKind::helper, RetentionKind::lru, RetentionKind::on_demand})
       add({kind, "limit", "0"});
     const simulate::Result& any = *ways_.front().result;
-    const auto a_node = static_cast<std::uint64_t>(std::max(1, any.ranks / std::max(1, any.nodes)));
+    const auto a_node = static_cast<std::uint64_t>(ranks_of_node(any));
     for (const WayChange& change :
          ways_to_try(any.registered.oracle_peak / a_node, any.registered.leave_pinned_peak / a_node))
       add(change);

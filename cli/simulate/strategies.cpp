@@ -67,19 +67,6 @@ std::vector<std::string> limits_between(std::uint64_t least, std::uint64_t most)
   return limits;
 }
 
-struct Needs {
-  std::uint64_t least = 0, most = 0;
-};
-/// The most of a process.
-Needs needs_of(const runlog::Report& report) {
-  Needs needs;
-  for (const runlog::RankReport& rank : report.per_rank) {
-    needs.least = std::max(needs.least, rank.registered.oracle_peak);
-    needs.most = std::max(needs.most, rank.registered.leave_pinned_peak);
-  }
-  return needs;
-}
-
 class Simulator {
  public:
   Simulator(const runlog::Report& report, const std::vector<std::string>& logs) : report_(report) {
@@ -158,9 +145,7 @@ class Simulator {
     Options options = options_;
     for (const auto& [name, value] : changes)
       if (const Error error = set_option(options, name, value)) throw Failure(error.message);
-    simulate::Settings settings = simulated(
-        options,
-        process_memory(report_.limit_bytes, options_, static_cast<int>(report_.nodes.front().ranks)));
+    simulate::Settings settings = simulated(options, process_memory(report_, options_));
     settings.cores = workload_.cores;
     settings.nic = nic_;
     settings.keep_timeline = nic_ && settings.retention == RetentionKind::helper && changes.size() == 1;
@@ -185,6 +170,19 @@ class Simulator {
 };
 
 }  // namespace
+
+Needs needs_of(const runlog::Report& report) {
+  Needs needs;
+  for (const runlog::RankReport& rank : report.per_rank) {
+    needs.least = std::max(needs.least, rank.registered.oracle_peak);
+    needs.most = std::max(needs.most, rank.registered.leave_pinned_peak);
+  }
+  return needs;
+}
+
+int ranks_of_node(const simulate::Result& result) {
+  return std::max(1, result.ranks / std::max(1, result.nodes));
+}
 
 bool Allowance::allows() {
   const std::clock_t now = std::clock();
@@ -227,6 +225,10 @@ ProcessMemory process_memory(std::uint64_t recorded_limit, const Options& option
   if (recorded_limit != 0 && options.limit == 0 && options.node_limit == 0) return {recorded_limit, false};
   return {machine_memory() / 2 / static_cast<std::uint64_t>(std::max(1, ranks_of_node)),
           true};  // find_limits()
+}
+
+ProcessMemory process_memory(const runlog::Report& report, const Options& options) {
+  return process_memory(report.limit_bytes, options, static_cast<int>(report.nodes.front().ranks));
 }
 
 simulate::Settings simulated(const Options& options, const ProcessMemory& memory) {

@@ -23,6 +23,7 @@ struct ProcessMemory {
 };
 /// `recorded_limit`: in force in a run with these options; 0: not known.
 ProcessMemory process_memory(std::uint64_t recorded_limit, const Options& options, int ranks_of_node);
+ProcessMemory process_memory(const runlog::Report& report, const Options& options);
 
 /// The options that the simulator has too, less the NIC.
 simulate::Settings simulated(const Options& options, const ProcessMemory& memory);
@@ -82,6 +83,15 @@ WayFigures figures_of(const simulate::Result& result);
 /// All rows, in their order. `options`: of the recorded run.
 std::vector<Way> ways_of(const Strategies& strategies, const Options& options);
 
+/// Returns the ranks of a node, one at least.
+int ranks_of_node(const simulate::Result& result);
+
+/// The most bytes of a process of the run: that its transfers need at one time, and that it ever used.
+struct Needs {
+  std::uint64_t least = 0, most = 0;
+};
+Needs needs_of(const runlog::Report& report);
+
 /// An option that a strategy is tried with beside those of the run.
 struct WayChange {
   RetentionKind retention;
@@ -103,14 +113,15 @@ class Allowance {
   std::clock_t start_ = std::clock(), last_ = start_, longest_ = 0;
 };
 
-/// Lines, each after `indent`: of the strategies; of those with other limits and budgets that no other beats.
-/// The source of the tables' figures.
-/// The report's own strategy has the figures of the run.
+/// Names the source of the tables' figures.
 std::string strategies_title(const Strategies& strategies);
+/// The report's own strategy has the figures of the run.
 Table strategies_table(const Strategies& strategies, const runlog::Report& report);
 extern const char* const kWhatIfMeaning;
+/// Of those with other limits and budgets, the ones that no other beats.
 Table what_if_table(const Strategies& strategies);
 Table grid_table(const WhatIfGrid& grid);
+/// The tables as lines, each after `indent`.
 std::string strategies_text(const Strategies& strategies, const runlog::Report& report,
                             const std::string& indent);
 std::string what_if_text(const Strategies& strategies, const std::string& indent);

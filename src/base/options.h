@@ -52,33 +52,32 @@ Option<Settings> make_option(OptionSpec spec, const char* type, Set set, Get get
   return {std::move(spec), std::move(set), std::move(get)};
 }
 
-template <class Settings>
-Option<Settings> size_option(std::uint64_t Settings::*at, OptionSpec spec, std::uint64_t least = 0,
-                             std::uint64_t most = UINT64_MAX) {
+template <class Settings, class IsValid>
+Option<Settings> size_option_where(std::uint64_t Settings::*at, OptionSpec spec, IsValid is_valid) {
   return make_option<Settings>(
       std::move(spec), "size",
       [=](Settings& settings, std::string_view text) {
         const auto value = parse_size(text);
-        if (!value || *value < least || *value > most) return false;
+        if (!value || !is_valid(*value)) return false;
         settings.*at = *value;
         return true;
       },
       [=](const Settings& settings) { return format_size(settings.*at); });
 }
 
+template <class Settings>
+Option<Settings> size_option(std::uint64_t Settings::*at, OptionSpec spec, std::uint64_t least = 0,
+                             std::uint64_t most = UINT64_MAX) {
+  return size_option_where(at, std::move(spec),
+                           [=](std::uint64_t bytes) { return bytes >= least && bytes <= most; });
+}
+
 /// A bound of bytes: 0, or 4096 and more, since less is a slip such as a unit left out.
 template <class Settings>
 Option<Settings> size_limit_option(std::uint64_t Settings::*at, OptionSpec spec) {
   spec.form = "a size such as 4096, 16K, 1.5M or 2G, of 4096 bytes at least, or 0";
-  return make_option<Settings>(
-      std::move(spec), "size",
-      [=](Settings& settings, std::string_view text) {
-        const auto value = parse_size(text);
-        if (!value || (*value != 0 && *value < 4096)) return false;
-        settings.*at = *value;
-        return true;
-      },
-      [=](const Settings& settings) { return format_size(settings.*at); });
+  return size_option_where(at, std::move(spec),
+                           [](std::uint64_t bytes) { return bytes == 0 || bytes >= 4096; });
 }
 
 template <class Settings>

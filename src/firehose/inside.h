@@ -1,20 +1,10 @@
-// Whether this thread runs a handler or a completion, where nothing may wait.
+// Whether this thread runs a handler or a completion, where nothing may wait. Any thread.
 #pragma once
+
+#include "base/thread_mark.h"
 
 namespace pinion::firehose {
 
-/// Marks a handler or completion for as long as it lives; they nest.
-class Inside {
- public:
-  Inside() { ++t_depth; }
-  ~Inside() { --t_depth; }
-  Inside(const Inside&) = delete;
-  Inside& operator=(const Inside&) = delete;
-
-  static bool is() { return t_depth > 0; }
-
- private:
-  static inline constinit thread_local unsigned t_depth = 0;
-};
+class Inside : public ThreadMark<Inside> {};
 
 }  // namespace pinion::firehose

@@ -85,7 +85,7 @@ Error failed(const std::string& path, const char* what) {
 
 std::string prefix_of_user() { return "pinion-" + std::to_string(::geteuid()) + "-"; }
 
-/// Process numbers tell who lives, and mean nothing beyond their namespace: each has tables of its own.
+/// A process number shows that its process lives, within its PID namespace alone: each has tables of its own.
 std::string prefix() {
   struct stat space {};
   static_cast<void>(::stat("/proc/self/ns/pid", &space));

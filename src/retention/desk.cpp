@@ -87,7 +87,7 @@ void Desk::see_wait(const Record& record, const UnderLeavePinned& leave_pinned) 
   const bool evicted = time_budget_.limit_binds() && leave_pinned.fresh_bytes == 0 &&
                        !kept(record.domain).retention->has_let_go(range);
   if (evicted || record.outcome == runlog::Outcome::bounced)
-    time_budget_.without_room(scale_.to_duration(record.wait) - leave_pinned.wait);
+    time_budget_.leave_pinned_waited(scale_.to_duration(record.wait) - leave_pinned.wait);
 }
 
 void Desk::learn_lease(const Record& record, runlog::Event& event, const UnderLeavePinned& leave_pinned) {

@@ -2,14 +2,28 @@
 // thread, or the simulator's.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
+#include "base/range.h"
 #include "registry/domain.h"
 #include "retention/cost_estimate.h"
 #include "retention/retention.h"
 #include "retention/time_budget.h"
 
 namespace pinion {
+
+/// Everything that a domain has had in use, registered once: the most that leave-pinned had at a time, so
+/// that memory which comes and goes counts once.
+struct RegisteredOnce {
+  std::size_t pages = 0, calls = 0;
+  void add(const UnderLeavePinned& lease) {
+    const std::size_t all = lease.all_bytes / page_size();
+    if (lease.fresh_bytes == 0 || all <= pages) return;
+    pages = all;
+    ++calls;
+  }
+};
 
 struct KeptDomain {
   int number = 0;  ///< by Desk::add()

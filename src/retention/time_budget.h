@@ -17,7 +17,7 @@
 //
 // Where a limit binds, what the helper registers ahead spares a thread the same work, and the wait for it:
 // each raises the bound by its own time, except where it was in vain. What a transfer waits because the limit
-// has evicted its region is the limit's loss, as leave-pinned would have it too (without_room()).
+// has evicted its region is the limit's loss, as leave-pinned would have it too.
 //
 // One for all domains of a process; the helper's thread (or the simulator's).
 #pragma once
@@ -27,7 +27,6 @@
 #include <cstdint>
 
 #include "base/clock.h"
-#include "base/range.h"
 
 namespace pinion {
 
@@ -45,18 +44,6 @@ struct UnderLeavePinned {
   /// Of a registration, its time: the lease that it was made for may last until the end. Of a lease, the rest
   /// of its wait.
   Duration wait = 0;
-};
-
-/// Everything that a domain has had in use, registered once: the most that leave-pinned had at a time, so
-/// that memory which comes and goes counts once.
-struct RegisteredOnce {
-  std::size_t pages = 0, calls = 0;
-  void add(const UnderLeavePinned& lease) {
-    const std::size_t all = lease.all_bytes / page_size();
-    if (lease.fresh_bytes == 0 || all <= pages) return;
-    pages = all;
-    ++calls;
-  }
 };
 
 class TimeBudget {
@@ -103,9 +90,7 @@ class TimeBudget {
   void waited(Duration total) { set(waited_, total); }
   /// Leave-pinned would have waited so much longer; negative where that was less than assumed.
   void leave_pinned_waited(Duration more) { set(leave_pinned_, leave_pinned_ + more); }
-  /// A transfer has waited so long as its region had gone for want of room.
-  void without_room(Duration wait) { leave_pinned_waited(wait); }
-  /// Bookkeeping on application threads, and time that was only charged, so far.
+  /// Bookkeeping on application threads so far.
   void kept_books(Duration total) { set(books_, total); }
   /// The helper has used so much CPU since its start; modelled device time counts as such. `only_looked`:
   /// just looks since the last call.

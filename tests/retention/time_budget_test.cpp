@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "retention/kept_domain.h"
 #include "support/virtual_helper.h"
 
 namespace pinion {
@@ -65,7 +66,7 @@ TEST(TimeBudget, ThreadsAndHelperSpendOneBound) {
 TEST(TimeBudget, WaitsForWantOfRoomAreTheLimits) {
   TimeBudget budget({.share = 0}, 0);
   budget.waited(12 * ms);
-  budget.without_room(9 * ms);
+  budget.leave_pinned_waited(9 * ms);
   EXPECT_EQ(budget.on_threads(), 3 * ms);
 }
 

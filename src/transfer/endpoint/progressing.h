@@ -2,20 +2,10 @@
 // messages are delivered there alone. Any thread; hooks may ask.
 #pragma once
 
+#include "base/thread_mark.h"
+
 namespace pinion::transfer {
 
-/// Marks progress for as long as it lives; they nest.
-class Progressing {
- public:
-  Progressing() { ++t_depth; }
-  ~Progressing() { --t_depth; }
-  Progressing(const Progressing&) = delete;
-  Progressing& operator=(const Progressing&) = delete;
-
-  static bool is() { return t_depth > 0; }
-
- private:
-  static inline constinit thread_local unsigned t_depth = 0;
-};
+class Progressing : public ThreadMark<Progressing> {};
 
 }  // namespace pinion::transfer
