@@ -3,7 +3,9 @@
 # acquires that found no registration within 5 % of all: a miss, or a wait for the helper's own registration, where
 # microseconds decide which of the two it is. The device is the emulated NIC. The machine may be busy: logs show how late
 # the helper woke and how long its calls took. They omit when others had a rank's core. So one of three runs has to agree,
-# and one of six under `helper`, which acts on times.
+# and one of six under `helper`, which acts on times: whether one buffer of six is registered beside others for a moment,
+# microseconds decide too, so its peak is within a third and its mean within 15 %. All that runs of a second learn is within
+# the bound's least 20 ms, where a helper's CPU by the clock decides how much: the bound is wide here.
 one_by_one=yes
 heavy_session=yes
 source "$(dirname "${BASH_SOURCE[0]}")/common.bash"
@@ -23,22 +25,23 @@ agrees() {
 compare() {
   local name=$1 retention=$2 n=$3
   shift 3
-  under "--retention $retention --device emulated --nic connectx $placement" "$n" "$@"
+  under "--retention $retention --time-budget 20% --device emulated --nic connectx $placement" "$n" "$@"
   verified || fail "$name: the program: $(cat "$work/out" "$work/err")"
   "$pinion" report --json "$work/log" >"$work/live.json" || fail "$name: no report"
-  "$pinion" simulate "$work/log" --json --retention "$retention" >"$work/simulated.json" ||
+  "$pinion" simulate "$work/log" --json --retention "$retention" --time-budget 20% >"$work/simulated.json" ||
     fail "$name: no simulation"
   python3 - "$name" "$work/live.json" "$work/simulated.json" <<'PYTHON'
 import json, sys
 name, live, simulated = sys.argv[1], json.load(open(sys.argv[2])), json.load(open(sys.argv[3]))["rows"][0]
+peak_off, mean_off = (0.34, 0.15) if "helper" in name else (0.02, 0.10)
 def off(of, allowed, of_whole=None):
     a, b = of(live), of(simulated)
     error = abs(a - b) / max(of_whole or a, 1)
     print(f"{name}: live {a}, simulated {b}, {100 * error:.2f} % off")
     return error > allowed
 wrong = [
-    off(lambda r: r["registered_bytes"]["peak"], 0.02),
-    off(lambda r: r["registered_bytes"]["mean"], 0.10),
+    off(lambda r: r["registered_bytes"]["peak"], peak_off),
+    off(lambda r: r["registered_bytes"]["mean"], mean_off),
     off(lambda r: r["registered_bytes"]["leave_pinned_peak"], 0.02),
     off(lambda r: r["registered_bytes"]["leave_pinned_mean"], 0.02),
     off(lambda r: r["acquires"]["misses"] + r["acquires"]["waits"], 0.05, live["acquires"]["total"]),
