@@ -33,7 +33,7 @@ bool Admission::device_has_room(Range want, const std::vector<Region*>& gone) co
 
 bool Admission::fits(Range want, std::uint64_t others, const std::vector<Region*>& gone) const {
   const Budget& budget = *context_.budget;
-  return others + table_.reserved_bytes() + table_.unreserved(want) <= budget.most_bytes() &&
+  return others + table_.reserved_bytes() + table_.unreserved(want) <= budget.desired_bytes() &&
          budget.regions() - gone.size() < budget.limits().regions && device_has_room(want, gone);
 }
 
@@ -41,6 +41,12 @@ bool Admission::fits_twice(Range pages) const {
   const Budget& budget = *context_.budget;
   return budget.regions() < budget.limits().regions &&
          budget.bytes() + pages.bytes() <= budget.most_bytes() && device_has_room(pages);
+}
+
+bool Admission::within_limits(Range want) const {
+  const Budget& budget = *context_.budget;
+  return budget.bytes() + table_.unreserved(want) <= budget.most_bytes() &&
+         budget.regions() < budget.limits().regions && device_has_room(want);
 }
 
 bool Admission::could_ever_fit(Range want) const {

@@ -30,6 +30,8 @@ class Admission {
   /// the table's reserved pages leave out already, are deregistered.
   bool fits(Range want, std::uint64_t others, const std::vector<Region*>& gone = {}) const;
   bool fits(Range want) const { return fits(want, held_by_others()); }
+  /// Like fits(), without the goal for the peak (peak_goal.h).
+  bool within_limits(Range want) const;
   /// Like fits(), but for a second registration of pages, which the kernel counts once for each.
   bool fits_twice(Range pages) const;
   /// Whether `want` could fit if nothing else were registered.

@@ -16,6 +16,7 @@
 #include "base/error.h"
 #include "base/mutex.h"
 #include "registry/learned_room.h"
+#include "registry/peak_goal.h"
 #include "registry/transitions.h"
 
 namespace pinion {
@@ -84,11 +85,13 @@ class Budget {
     const MutexLock lock(mutex_);
     const std::uint64_t held = this->bytes();
     if (regions() >= limits_.regions || bytes > limits_.bytes || held > limits_.bytes - bytes) return false;
+    if (held + bytes > peak_goal_.bytes()) return false;
     if (allowance_ && held + bytes > allowance_->bytes()) {
       allowance_->raise(held + bytes);
       if (held + bytes > allowance_->bytes()) return false;
     }
     if (!room_.allows(held + bytes, now)) return false;
+    peak_goal_.raise_to(held + bytes);
     bytes_.store(held + bytes, std::memory_order_relaxed);
     regions_.store(regions() + 1, std::memory_order_relaxed);
     return true;
@@ -105,6 +108,7 @@ class Budget {
     const MutexLock lock(mutex_);
     const std::uint64_t held = this->bytes() + bytes;
     if (allowance_ && held > allowance_->bytes()) allowance_->raise(held);
+    peak_goal_.raise_to(held);
     bytes_.store(held, std::memory_order_relaxed);
     regions_.store(regions() + 1, std::memory_order_relaxed);
     follow_beyond(now);
@@ -175,6 +179,12 @@ class Budget {
     return room_.most() < limits_.bytes ? room_.refusal() : Error{};
   }
 
+  PeakGoal& peak_goal() { return peak_goal_; }
+  /// Raises the goal, so that so many bytes may be reserved.
+  void raise_peak_goal(std::uint64_t bytes) {
+    const MutexLock lock(mutex_);
+    peak_goal_.raise_to(bytes);
+  }
   /// Whether the node, or a control group of the process, is short of memory (node/pressure.h).
   bool memory_is_short() const { return memory_short_.load(std::memory_order_relaxed); }
   void set_memory_short(bool is_short) { memory_short_.store(is_short, std::memory_order_relaxed); }
@@ -200,6 +210,8 @@ class Budget {
   std::uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   std::uint64_t regions() const { return regions_.load(std::memory_order_relaxed); }
   const Limits& limits() const { return limits_; }
+  /// The most bytes that may be reserved at the moment without a higher peak.
+  std::uint64_t desired_bytes() const { return std::min(most_bytes(), peak_goal_.bytes()); }
   /// The most bytes that may be reserved at the moment.
   std::uint64_t most_bytes() const {
     const std::uint64_t most = std::min(limits_.bytes, learned_.load(std::memory_order_relaxed));
@@ -224,6 +236,7 @@ class Budget {
   mutable Mutex mutex_;  ///< guards writing to all that follows, and the allowance
   LearnedRoom room_ GUARDED_BY(mutex_);
   std::atomic<std::uint64_t> learned_{UINT64_MAX};  ///< room_.most()
+  PeakGoal peak_goal_;
   std::atomic<std::uint64_t> bytes_{0};
   std::atomic<std::uint64_t> regions_{0};
   BeyondLimits beyond_ GUARDED_BY(mutex_);    ///< but for the time that runs

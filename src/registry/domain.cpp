@@ -121,6 +121,11 @@ bool Domain::has_room(Range pages) {
   return admission_.fits(pages);
 }
 
+bool Domain::within_limits(Range pages) {
+  const MutexLock lock(slow_);
+  return admission_.within_limits(pages);
+}
+
 std::size_t Domain::missing(Range pages) {
   const MutexLock lock(slow_);
   return table_.unreserved(pages);

@@ -89,6 +89,8 @@ class Domain : public Leases {
 
   /// Whether the limits leave room for these pages at the moment.
   bool has_room(Range pages);
+  /// Like has_room(), without the goal for the peak (peak_goal.h).
+  bool within_limits(Range pages);
   /// Bytes of `pages` still unregistered.
   std::size_t missing(Range pages);
   /// Lets idle regions go until the budget holds at most so many bytes and regions, as far as there are any;

@@ -8,7 +8,31 @@ namespace pinion {
 std::vector<Region*> Eviction::for_request(Range want) {
   if (!admission_.could_ever_fit(want)) return {};
   const std::uint64_t others = admission_.held_by_others();
-  return until([&](const auto& gone) { return admission_.fits(want, others, gone); }, kAnyTime);
+  const bool for_goal = admission_.within_limits(want);
+  std::vector<Region*> victims =
+      until([&](const auto& gone) { return admission_.fits(want, others, gone); }, kAnyTime);
+  if (for_goal)
+    for (const Region* victim : victims)
+      context_.budget->peak_goal().spend(table_.victims().pages_to_register(victim));
+  return victims;
+}
+
+bool Eviction::raise_peak_goal(Range want) {
+  Budget& budget = *context_.budget;
+  if (!budget.peak_goal().pursued() || admission_.fits(want) || !admission_.within_limits(want)) return false;
+  const std::uint64_t others = admission_.held_by_others();
+  const std::uint64_t all = others + table_.reserved_bytes() + table_.unreserved(want);
+  // Regions overlap, as in until().
+  std::vector<const Region*> idle;
+  table_.for_each([&](const Region* region) {
+    if (region->word.load().idle()) idle.push_back(region);
+    return true;
+  });
+  for (const Region* region : idle) table_.take_out(region->range());
+  const std::uint64_t least = others + table_.reserved_bytes() + table_.unreserved(want);
+  for (const Region* region : idle) table_.put_back(region->range());
+  budget.raise_peak_goal(least > budget.desired_bytes() ? least : all);
+  return true;
 }
 
 std::vector<Region*> Eviction::of_bytes(std::uint64_t bytes) {
@@ -47,7 +71,7 @@ std::vector<Region*> Eviction::for_swap(std::uint64_t bytes, Time back) {
   const Budget& budget = *context_.budget;
   const std::uint64_t others = admission_.held_by_others();
   const auto fits = [&](const std::vector<Region*>& gone) {
-    return others + table_.reserved_bytes() + bytes <= budget.most_bytes() &&
+    return others + table_.reserved_bytes() + bytes <= budget.desired_bytes() &&
            budget.regions() - gone.size() < budget.limits().regions;
   };
   return fits({}) ? std::vector<Region*>{} : until(fits, back);

@@ -15,8 +15,12 @@ class Eviction {
   Eviction(DomainContext& context, RegionTable& table, Admission& admission, Retirement& retirement)
       : context_(context), table_(table), admission_(admission), retirement_(retirement) {}
 
-  /// Claims idle regions until `want` fits. All idle regions together are too few: claims none.
+  /// Claims idle regions until `want` fits, also below the goal for the peak, which pays for them then. All
+  /// idle regions together are too few: claims none.
   std::vector<Region*> for_request(Range want);
+  /// Raises the goal for the peak to what `want` needs beside the regions in use; where idle ones stay, to
+  /// all of it. False: it is not the goal that is in its way.
+  bool raise_peak_goal(Range want);
   /// Claims idle regions of at least so many bytes, as far as there are any.
   std::vector<Region*> of_bytes(std::uint64_t bytes);
   /// Claims idle regions until the budget holds at most so much (Domain::begin_shrink).

@@ -108,6 +108,7 @@ std::optional<AcquireStep> Registering::reserve(Acquire& acquire) {
     if (!by_device && admission_.reserve(bytes)) return {};
     if (request.lease) attempt.victims = eviction_.for_request(attempt.want);
     if (!attempt.victims.empty()) return AcquireStep::deregister;
+    if (request.lease && !by_device && eviction_.raise_peak_goal(attempt.want)) continue;
     // A merge may not fit where the request alone does. Large pages are tried again: to find out costs
     // little.
     if (!widening_.failed(acquire, !(attempt.want == acquire.alone())))

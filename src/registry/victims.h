@@ -50,6 +50,10 @@ class Victims {
   /// Sets the constant part of a registration's time, in pages that take as long (b / a of t = a * pages +
   /// b).
   void set_call_pages(double pages) { call_pages_ = pages; }
+  /// The time to register the region again, in pages that take as long.
+  double pages_to_register(const Region* region) const {
+    return static_cast<double>(region->range().pages()) + call_pages_;
+  }
 
  private:
   /// The uses of a region that was let go.

@@ -25,6 +25,7 @@ void Desk::add(KeptDomain& domain) {
   domains_[static_cast<std::size_t>(number)] = &domain;
   if (!domain.observed) registers_.store(true, std::memory_order_relaxed);
   count_.store(number + 1, std::memory_order_release);
+  grant_peak_goal();
 }
 
 // ---- records ----
@@ -163,7 +164,7 @@ void Desk::done(const Job& job, RegionRef region, bool ok, Duration took, Time n
   if (!ok && swap_.take_up(*job.in, job.action, now)) return;
   if (job.kind == Job::Kind::deregister)
     time_budget_.did_for_threads(-swap_.wasted(*job.in, job.action.pages));
-  if (ok && (job.swapped || time_budget_.limit_binds()))
+  if (ok && (time_budget_.limit_binds() || (job.swapped && !job.in->domain->budget().peak_goal().pursued())))
     time_budget_.did_for_threads(swap_.made(*job.in, job.action, took));
   job.in->retention->done(job.action, region, ok, took, now);
 }
@@ -222,6 +223,16 @@ void Desk::used(Duration cpu, Time now) {
   const bool rested = time_budget_.resting();
   time_budget_.used(cpu, std::exchange(only_looked_, true), now);
   if (rested && !time_budget_.resting()) sweep();  // after uses that learning skipped
+  grant_peak_goal();
+}
+
+void Desk::grant_peak_goal() {
+  if (count() == 0) return;
+  PeakGoal& goal = kept(0).domain->budget().peak_goal();
+  if (!goal.pursued() || !minimum_gain_.reached()) return;
+  const CostEstimates& costs = kept(0).costs;
+  const double a_page = costs.registration.a() + costs.deregistration.a();
+  goal.grant(static_cast<double>(time_budget_.free()) / std::max(a_page, 1.0));
 }
 
 Time Desk::next_deadline() const {

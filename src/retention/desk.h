@@ -158,6 +158,8 @@ class Desk {
   void learn_registration(const Record& record, Duration took, const UnderLeavePinned& leave_pinned);
   /// A transfer has waited so long: looks whether that is the limit's doing.
   void see_wait(const Record& record, const UnderLeavePinned& leave_pinned);
+  /// Grants the goal for the peak, if there is one, its part of what is left of the time budget.
+  void grant_peak_goal();
   /// Returns when the pending work alone calls for a look.
   Time next_occasion(Time now) const;
   Job next_to_reap();

@@ -37,8 +37,7 @@ HelperRetention::HelperRetention(Domain& domain, Predictor& predictor, CostEstim
       ledger_(settings_.budget, costs, buffers_),
       forecast_(predictor, buffers_, ledger_),
       plan_(costs, buffers_),
-      settled_(domain, buffers_, ledger_),
-      peak_(settings_.minimize_peak, domain, buffers_) {}
+      settled_(domain, buffers_, ledger_) {}
 
 HelperRetention::HelperRetention(Domain& domain, std::unique_ptr<Predictor> predictor, CostEstimates& costs,
                                  Settings settings)
@@ -50,8 +49,7 @@ HelperRetention::HelperRetention(Domain& domain, std::unique_ptr<Predictor> pred
       ledger_(settings_.budget, costs, buffers_),
       forecast_(predictor_, buffers_, ledger_),
       plan_(costs, buffers_),
-      settled_(domain, buffers_, ledger_),
-      peak_(settings_.minimize_peak, domain, buffers_) {}
+      settled_(domain, buffers_, ledger_) {}
 
 // ---- learning ----
 
@@ -162,8 +160,12 @@ void HelperRetention::memory_event(Range range) {
 }
 
 void HelperRetention::evicted(Range pages, Time now) {
-  if (!domain_.has_room(pages)) out_of_room_ = now;
-  for (const BufferId id : buffers_.in(pages)) reconsider(id);
+  if (!domain_.within_limits(pages)) out_of_room_ = now;
+  const bool for_peak = domain_.budget().peak_goal().pursued();
+  for (const BufferId id : buffers_.in(pages)) {
+    if (for_peak && !registered(buffers_[id].region)) ledger_.gone_for_peak(buffers_[id]);
+    reconsider(id);
+  }
 }
 
 bool HelperRetention::has_let_go(Range range) const {
@@ -247,8 +249,7 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   const bool too_dear = !buffer.reused && next.time == kNever && !ledger_.fits(ref, kExperiment);
   const bool alone = pages == buffer.pages.pages() && entries == buffer.entries;
   const Duration late = alone ? ledger_.worth(buffer) : ledger_.worth(pages, entries);
-  const bool stays =
-      next.time != kNever && (peak_.keeps_all(forecast_.learnt()) || !Ledger::repays(late, next, now));
+  const bool stays = next.time != kNever && !Ledger::repays(late, next, now);
   const bool refused = too_dear || ((!plan_.may_deregister(entries, next.early, now) || stays) &&
                                     !worth_a_trial(buffer, late, now));
   if (after < now) expect(ref, next.time);
@@ -278,7 +279,6 @@ void HelperRetention::keep(BufferId id, Time after, Time now, Time meanwhile) {
 
 bool HelperRetention::worth_a_trial(const Buffer& buffer, Duration worth, Time now) const {
   if (buffer.tried && !costs_.registration.doubted()) return false;
-  if (peak_.keeps_all(forecast_.learnt())) return false;
   return buffer.reused && now - buffer.kept_since >= kTrial * worth;
 }
 
@@ -358,9 +358,6 @@ HelperRetention::Action HelperRetention::next(Time now) {
   }
   ledger_.advance(now);
   while (!overs_.empty() && overs_.first().time <= now) listen_on(overs_.first().buffer, now);
-  // Regions that were kept while all buffers fitted are looked at again.
-  if (peak_.outgrown(forecast_.learnt()))
-    for (const Deadlines::Item& look : looks_.in_order()) undecided_.push_back(look.buffer);
 
   // Registrations wait as long as the first item of the queue may.
   if (next_registration(now, action)) return action;
@@ -438,7 +435,6 @@ void HelperRetention::done(const Action& action, RegionRef region, bool ok, Dura
 BufferId HelperRetention::buffer_of(Range pages) {
   const auto [id, is_new] = buffers_.add(pages);
   if (!is_new) return id;
-  peak_.grown(forecast_.learnt());
   buffers_[id].entries = costs_.entries_a_page.of(pages.pages());
   buffers_.forget_oldest(id, [this](BufferId old) { drop(old); });
   return id;

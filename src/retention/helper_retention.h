@@ -46,7 +46,6 @@
 #include "retention/deadlines.h"
 #include "retention/forecast.h"
 #include "retention/ledger.h"
-#include "retention/peak_goal.h"
 #include "retention/prediction_score.h"
 #include "retention/registration_plan.h"
 #include "retention/retention.h"
@@ -63,8 +62,6 @@ class HelperRetention final : public Retention {
     TimeBudget* budget = nullptr;
     /// A region goes only where memory has been short, or after a rest of kLongRest.
     bool keeps_until_short = false;
-    /// Registered bytes count only where all buffers together are more than were ever registered.
-    bool minimize_peak = false;
     /// Returns the name of a call site in predictions, which outlives the run; empty: its number.
     std::function<std::uint64_t(std::uint64_t)> site_name;
   };
@@ -159,7 +156,6 @@ class HelperRetention final : public Retention {
   Forecast forecast_;
   RegistrationPlan plan_;
   SettledRegions settled_;
-  PeakGoal peak_;
   PredictionScore score_;
 
   Deadlines looks_;                  ///< when to look again whether a buffer's region is still worth keeping

@@ -79,6 +79,12 @@ void Ledger::gone(const RegionRef& ref, Range pages, Duration receipt) {
   }
 }
 
+void Ledger::gone_for_peak(Buffer& buffer) {
+  if (!budget_ || buffer.reserved != 0) return;
+  buffer.reserved = costs_.registration.upper(buffer.entries);
+  budget_->reserve_beyond(buffer.reserved);
+}
+
 void Ledger::give_back(Buffer& buffer) {
   PINION_ASSERT(budget_ || buffer.reserved == 0);
   if (buffer.reserved) budget_->give_back(buffer.reserved);

@@ -91,6 +91,8 @@ class Ledger {
   void cancel(Duration receipt);
   /// The region, of these pages, is claimed: the next uses of its buffers register them.
   void gone(const RegionRef& ref, Range pages, Duration receipt);
+  /// The buffer went for the goal for the peak: its next use registers it, whatever is left.
+  void gone_for_peak(Buffer& buffer);
   /// The buffer's use is over, or will not come: its reservation ends.
   void give_back(Buffer& buffer);
 

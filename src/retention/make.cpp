@@ -24,12 +24,12 @@ std::unique_ptr<Retention> make_retention(RetentionSettings settings, Domain& do
     case RetentionKind::helper:
       break;
   }
+  if (settings.minimize_peak) domain.budget().peak_goal().pursue();
   return std::make_unique<HelperRetention>(
       domain, std::move(predictor), costs,
       HelperRetention::Settings{.act = traits_of(settings.kind).acts,
                                 .budget = &budget,
                                 .keeps_until_short = domain.device().capabilities().cheap_to_keep,
-                                .minimize_peak = settings.minimize_peak,
                                 .site_name = std::move(settings.site_name)});
 }
 

@@ -31,8 +31,8 @@ OptionTable<RetentionOptions> retention_options() {
            Listing::everyday, "a size such as 64M, or auto"}),
       choice_option(
           &O::minimize,
-          {"minimize", "what the time budget reduces: registered bytes at any time, or only their peak",
-           Listing::advanced},
+          {"minimize", "what the time budget reduces: registered bytes on average, or their peak first",
+           Listing::everyday},
           kMinimize),
       size_option(&O::lru_size, {"lru-size", "bytes that retention lru keeps registered", Listing::advanced}),
       time_option(

@@ -105,10 +105,14 @@ class TimeBudget {
   /// Returns whether one more reservation fits beside `others`: the last one may exceed the rest.
   bool fits(Duration others = 0) const { return !bounded() || lost(others) < left(); }
   bool reserve(Duration worst);
+  /// Like reserve(), for what is lost already: it may exceed the rest.
+  void reserve_beyond(Duration worst) { set(reserved_, reserved_ + worst); }
   void give_back(Duration worst) { set(reserved_, reserved_ - worst); }
   /// Returns when fits() will hold, if losses stay as they are until then.
   Time enough_at(Duration others = 0) const;
   Duration reserved() const { return reserved_; }
+  /// The time that is neither spent nor reserved; kNever: any.
+  Duration free() const { return bounded() ? std::max<Duration>(left(), 0) : kNever; }
   std::uint64_t refused() const { return refused_; }
 
   /// Seconds of holding everything that one lost second is worth. An unused budget has the price of an absent
