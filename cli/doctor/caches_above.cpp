@@ -11,6 +11,7 @@
 #include <optional>
 
 #include "cli/run/front_reach.h"
+#include "engine/acts.h"
 
 namespace pinion::cli {
 
@@ -61,7 +62,8 @@ void find_ucx(std::vector<CacheAbove>& caches) {
   CacheAbove ucx{fmt::format("UCX {}.{}", found->major, found->minor),
                  {{kUcxEnable, "n"}},
                  {kUcxSize},
-                 {"UCX_RCACHE_MAX_REGIONS"}};
+                 {"UCX_RCACHE_MAX_REGIONS"},
+                 true};
   // Before 1.16 its InfiniBand part had a cache of its own.
   if (found->major == 1 && found->minor < 16) {
     ucx.off.emplace_back("UCX_IB_REG_METHODS", "direct");
@@ -120,13 +122,29 @@ std::string limit_caches_command(std::uint64_t bytes) {
 
 std::string caches_off_command() { return fmt::format("export {}=n {}=0", kUcxEnable, kLibfabricCount); }
 
-std::string caches_to_switch_off() {
-  std::string settings;
-  for (const CacheAbove& cache : caches_above())
+std::map<std::string, std::uint64_t> limits_of_kept_caches(const CacheAbove& cache, const Options& options) {
+  std::map<std::string, std::uint64_t> limits;
+  if (!cache.off_in_mpi_only) return limits;
+  const auto take = [&](const std::vector<std::string>& names, std::uint64_t limit) {
+    if (limit == 0 || names.empty() || std::getenv(names.back().c_str())) return;
+    limits[names.back()] = limit;
+  };
+  take(cache.most_bytes, options.limit);
+  take(cache.most_regions, options.limit_regions);
+  return limits;
+}
+
+std::string caches_to_switch_off(const Options& options) {
+  std::vector<std::string> settings;
+  for (const CacheAbove& cache : caches_above()) {
+    if (!cache.is_met) continue;
     for (const auto& [name, value] : cache.off)
-      if (cache.is_met && !std::getenv(name.c_str()))
-        settings += fmt::format("{}{}={}", settings.empty() ? "" : " ", name, value);
-  return settings;
+      if (!std::getenv(name.c_str()))
+        settings.push_back(fmt::format("{}{}={}", cache.off_in_mpi_only ? kInMpi : "", name, value));
+    for (const auto& [name, limit] : limits_of_kept_caches(cache, options))
+      settings.push_back(fmt::format("{}={}", name, limit));
+  }
+  return fmt::format("{}", fmt::join(settings, " "));
 }
 
 }  // namespace pinion::cli

@@ -252,7 +252,9 @@ Check check_verbs_front() {
   std::string text = "where Pinion may act below libraries, `pinion run` switches off the caches of: ";
   std::vector<std::string> named, users;
   for (const CacheAbove& cache : caches_above()) {
-    named.push_back(cache.library);
+    named.push_back(cache.library + (cache.off_in_mpi_only
+                                         ? " (in MPI programs alone: without it UCX may die when a peer does)"
+                                         : ""));
     for (const auto& [name, value] : cache.off)
       if (const char* set = std::getenv(name.c_str()); set && value != set)
         users.push_back(fmt::format("{}={}", name, set));

@@ -125,7 +125,7 @@ Environment with_pinion(const Options& options) {
           {"ASAN_OPTIONS", checks},
           {"PINION_CONFIG", ""},
           {"LD_PRELOAD", libraries},
-          {kCachesOffVariable, may_switch_caches_off(options) ? caches_to_switch_off() : ""}};
+          {kCachesOffVariable, may_switch_caches_off(options) ? caches_to_switch_off(options) : ""}};
 }
 
 std::string new_run_name() {

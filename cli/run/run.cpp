@@ -55,6 +55,16 @@ void print_summary(const std::string& directory, const Options& options, const C
   fmt::print(stderr, "{}", summary_text(report, simulated, verdict));
 }
 
+/// The programs in which a cache stays on, with its limits there.
+std::string where_off(const CacheAbove& cache, const Options& options) {
+  if (!cache.off_in_mpi_only) return {};
+  std::vector<std::string> limits;
+  for (const auto& [name, limit] : limits_of_kept_caches(cache, options))
+    limits.push_back(fmt::format("{}={}", name, limit));
+  return fmt::format(" (for MPI alone: without it UCX may die when a peer does; elsewhere it stays on{}{})",
+                     limits.empty() ? "" : ", with ", fmt::join(limits, " "));
+}
+
 /// Libraries behave otherwise than the user may expect.
 void tell_caches_off(const Options& options) {
   if (!may_act_below(options)) return;
@@ -81,6 +91,7 @@ void tell_caches_off(const Options& options) {
       const char* const users = std::getenv(name.c_str());
       text += users ? fmt::format(" {}={} (yours)", name, users) : fmt::format(" {}={}", name, value);
     }
+    text += where_off(cache, options);
   }
   if (text.empty()) return;
   tell("registration caches above the verbs front are switched off: " + text);
@@ -144,7 +155,7 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, const std:
   environment[kRunVariable] = new_run_name();
   // Ranks elsewhere may have a NIC.
   if (may_act_below_somewhere(options) && hands_environment_on(command))
-    environment[kCachesOffVariable] = caches_to_switch_off();
+    environment[kCachesOffVariable] = caches_to_switch_off(options);
   const CommandLine typed = command;
   forward_to_ranks(environment, command);
   const auto refresh = [&] { return metrics->refresh(); };

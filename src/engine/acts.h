@@ -4,6 +4,7 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
 #include "engine/engine_options.h"
 #include "runlog/format.h"
@@ -40,7 +41,9 @@ bool may_act_below_somewhere(const Options& options);
 bool may_switch_caches_off(const Options& options);
 
 /// The variable by which `pinion run` names the settings that switch off registration caches above the verbs
-/// front: "NAME=VALUE NAME=VALUE". The preload makes them where may_switch_caches_off().
+/// front: "NAME=VALUE NAME=VALUE". The preload makes them where may_switch_caches_off(); those that begin
+/// with kInMpi while MPI begins.
 inline constexpr const char* kCachesOffVariable = "PINION_CACHES_OFF";
+inline constexpr std::string_view kInMpi = "mpi:";
 
 }  // namespace pinion

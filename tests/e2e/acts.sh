@@ -97,8 +97,8 @@ says "Pinion only measured: no NIC registers here" "no directory"
 # register for each message.
 # made_on NODE: the value of a made-up setting in a rank there.
 made_on() {
-  env PINION_TEST_INFINIBAND="$work/$1" PINION_CACHES_OFF="OTHER=1 MADE_UP_CACHE=0" PINION= \
-    LD_PRELOAD="$build/lib/libpinion-preload.so" printenv MADE_UP_CACHE
+  env PINION_TEST_INFINIBAND="$work/$1" PINION_CACHES_OFF="OTHER=1 mpi:MADE_UP_OTHER=1 MADE_UP_CACHE=0" PINION= \
+    LD_PRELOAD="$build/lib/libpinion-preload.so" printenv MADE_UP_CACHE MADE_UP_OTHER
 }
 device gpu '4: ACTIVE'
 mkdir -p "$work/gpu/gpu"
@@ -113,8 +113,10 @@ tr -s ' \n' ' ' <"$work/out" | grep -qF "here these caches stay on" || fail "doc
 
 # The caches above the front, by the installed libraries: each node decides whether they go off there. A launcher that stands on
 # a node without a device hands on the proof, and the user's choice.
+unwrap() { sed -i -z 's/\npinion: */ /g' "$work/err"; }
 device active '4: ACTIVE'
 "$pinion" run --log "$work/log" -- true 2>"$work/err"
+unwrap
 if grep -q 'switched off: .*libfabric .*FI_MR_CACHE_MAX_COUNT=0' "$work/err"; then
   launcher=$work/mpiexec
   printf '#!/bin/sh\nshift 2\nexec env PINION_TEST_INFINIBAND="$NODE" "$@"\n' >"$launcher"
@@ -133,6 +135,19 @@ if grep -q 'switched off: .*libfabric .*FI_MR_CACHE_MAX_COUNT=0' "$work/err"; th
   decides "" none active PINION=front=mpi
 else
   echo "skipped: libfabric's registrations do not lead into the front here"
+fi
+
+# UCX's stays on in programs without MPI, under Pinion's limit.
+"$pinion" run --log "$work/log" -- true 2>"$work/err"
+unwrap
+if grep -q 'switched off: .*UCX ' "$work/err"; then
+  "$pinion" run --log "$work/log" --limit 64M -- env >"$work/out" 2>"$work/err"
+  unwrap
+  says "for MPI alone: without it UCX may die when a peer does; elsewhere it stays on, with UCX_" "the cache of UCX"
+  grep -q '^UCX_.*RCACHE_MAX_SIZE=67108864$' "$work/out" || fail "UCX's limit: $(grep UCX "$work/out")"
+  grep -q '^UCX_RCACHE_ENABLE' "$work/out" && fail "UCX's cache goes off without MPI: $(grep UCX "$work/out")"
+  UCX_IB_RCACHE_MAX_SIZE=1m UCX_RCACHE_MAX_SIZE=1m "$pinion" run --log "$work/log" --limit 64M -- env >"$work/out" 2>"$work/err"
+  grep -q '67108864' <(grep ^UCX "$work/out") && fail "the user's limit is replaced: $(grep UCX "$work/out")"
 fi
 
 [ "$failures" -eq 0 ]

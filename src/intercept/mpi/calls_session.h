@@ -2,6 +2,7 @@
 // inner ones go through.
 #pragma once
 
+#include "intercept/caches_off.h"
 #include "intercept/mpi/entries.h"
 #include "intercept/mpi/groups.h"
 #include "intercept/mpi/session.h"
@@ -24,6 +25,17 @@ int outermost(Call call, void (*before)(), void (*after)()) {
 
 inline void nothing() {}
 
+/// The same for an initialization.
+template <class Call>
+int begins(Call call, void (*after)()) {
+  return outermost(
+      [&] {
+        const CachesOffInMpi off;
+        return call();
+      },
+      nothing, after);
+}
+
 inline void world_begins() {
   Comm parent = library().comm_null;
   if (library().comm_get_parent) library().comm_get_parent(&parent);
@@ -43,13 +55,13 @@ inline void world_ends() {
 template <int entry>
 int Init(int* argc, char*** argv) {
   const auto next = next_of<entry, int(int*, char***)>();
-  return outermost([&] { return next(argc, argv); }, nothing, world_begins);
+  return begins([&] { return next(argc, argv); }, world_begins);
 }
 
 template <int entry>
 int Init_thread(int* argc, char*** argv, int required, int* provided) {
   const auto next = next_of<entry, int(int*, char***, int, int*)>();
-  return outermost([&] { return next(argc, argv, required, provided); }, nothing, world_begins);
+  return begins([&] { return next(argc, argv, required, provided); }, world_begins);
 }
 
 template <int entry>
@@ -60,7 +72,7 @@ int Finalize() {
 template <int entry>
 int Session_init(Info info, Errhandler errors, Session* session) {
   const auto next = next_of<entry, int(Info, Errhandler, Session*)>();
-  return outermost([&] { return next(info, errors, session); }, nothing, session_begins);
+  return begins([&] { return next(info, errors, session); }, session_begins);
 }
 
 template <int entry>

@@ -1,13 +1,26 @@
 // A tool of the profiling interface such as users have: counts calls and bytes, and prints them at the end.
-// Loaded above or below Pinion, both count right.
+// Loaded above or below Pinion, both count right. Beneath Pinion it also shows the setting of a made-up cache
+// that is to hold while MPI begins.
 #include <mpi.h>
 
 #include <cstdio>
+#include <cstdlib>
+#include <string>
 
 static long g_sends = 0, g_receives = 0, g_waits = 0;
+static std::string g_cache_at_start;
+
+static std::string cache() {
+  const char* const set = std::getenv("MADE_UP_CACHE");
+  return set ? set : "unset";
+}
 
 extern "C" {
 
+int MPI_Init(int* argc, char*** argv) {
+  g_cache_at_start = cache();
+  return PMPI_Init(argc, argv);
+}
 int MPI_Send(const void* buf, int count, MPI_Datatype type, int dest, int tag, MPI_Comm comm) {
   ++g_sends;
   return PMPI_Send(buf, count, type, dest, tag, comm);
@@ -36,6 +49,8 @@ int MPI_Finalize() {
   PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
   std::fprintf(stderr, "tool: rank %d: %ld sends, %ld receives, %ld waits\n", rank, g_sends, g_receives,
                g_waits);
+  if (std::getenv("PINION_CACHES_OFF"))
+    std::fprintf(stderr, "tool: cache %s, then %s\n", g_cache_at_start.c_str(), cache().c_str());
   return PMPI_Finalize();
 }
 }
