@@ -24,10 +24,12 @@ std::unique_ptr<std::uint64_t[]> inherited_leases() {
 
 }  // namespace
 
-ArenaLeases::ArenaLeases(Arena& arena, Access rights)
-    : arena_(arena),
+ArenaLeases::ArenaLeases(HugepageHeap& heap, Arena& arena, Access rights)
+    : heap_(heap),
+      arena_(arena),
       begin_(arena.range().begin),
       bytes_(arena.range().bytes()),
+      granule_bits_(arena.granules().bits),
       ordered_(bytes_ == 0 || !prepare_thread_fence()),
       rights_(rights),
       services_(bytes_ == 0 ? nullptr : std::make_unique<Service[]>(kCountedPlaces)),
@@ -37,11 +39,13 @@ ArenaLeases::ArenaLeases(Arena& arena, Access rights)
 // ---- opening ----
 
 Range ArenaLeases::begin_opening(int domain, Range request) {
-  const Range segment = arena_.devices().at(request.begin);
-  if (!segment.contains(request)) return {};
-  if (monotonic_now() < first_service(domain, segment).not_before.load(std::memory_order_relaxed)) return {};
+  const Range found = arena_.devices().at(request.begin);
+  if (!found.contains(request)) return {};
+  if (monotonic_now() < first_service(domain, found).not_before.load(std::memory_order_relaxed)) return {};
   const HeldSignals held;
   const MutexLock lock(mutex_);
+  heap_.cut_unused(request.begin);
+  const Range segment = arena_.devices().at(request.begin);
   const bool is_open = std::any_of(open_.begin(), open_.end(), [&](const Open& open) {
     return open.domain == domain && open.segment == segment;
   });
@@ -72,7 +76,7 @@ void ArenaLeases::finish_opening(int domain, Range pages, Region* region) {
 
 template <class Visit>
 void ArenaLeases::for_each_place(const Open& open, Visit&& visit) const {
-  for (Address at = open.segment.begin; at < open.segment.end; at += Arena::kGranule)
+  for (Address at = open.segment.begin; at < open.segment.end; at += std::size_t{1} << granule_bits_)
     visit(place_of(open.domain, at));
 }
 
@@ -290,7 +294,7 @@ ArenaFigures ArenaLeases::served_so_far() const {
   ArenaFigures sum;
   for (const ThreadContext* thread = all_threads(); thread; thread = thread->next) {
     for (int domain = 0; domain < kMostDomains; ++domain)
-      for (std::size_t granule = 0; granule < bytes_ / Arena::kGranule; ++granule) {
+      for (std::size_t granule = 0; granule < bytes_ >> granule_bits_; ++granule) {
         const LeaseCount& count = thread->counted().at[arena_place(domain, granule)];
         sum.served +=
             count.taken.load(std::memory_order_relaxed) - count.refused.load(std::memory_order_relaxed);

@@ -2,7 +2,8 @@
 // signature or record is made. A request is a range test, a subtraction, and a count of the thread's own.
 //
 // Owns the run's registrations of segments, in each domain that had a request there. Each is a permanent
-// region (registry/domain.h) under one lease of this object. A segment is registered at its first request.
+// region (registry/domain.h) under one lease of this object. A segment is registered at its first request,
+// as far as the heap uses it then: the rest becomes a segment of its own.
 // It is closed when its memory changes, when the heap has given it back, or under a limit: its region is
 // doomed, so that requests go the ordinary way. When the leases of requests are back too, this object returns
 // its own, and the region goes like any doomed one. A segment is registered once a second at most; under a
@@ -25,17 +26,18 @@
 #include "monitor/memory_change.h"
 #include "placement/arena.h"
 #include "placement/arena_figures.h"
+#include "placement/hugepage_heap.h"
 
 namespace pinion {
 
 class ArenaLeases {
  public:
-  /// `rights`: of the registrations of segments.
-  ArenaLeases(Arena& arena, Access rights);
+  /// `heap`: whose arena it is. `rights`: of the registrations of segments.
+  ArenaLeases(HugepageHeap& heap, Arena& arena, Access rights);
 
   bool holds(Address address) const { return address - begin_ < bytes_; }
   std::size_t place_of(int domain, Address address) const {
-    return arena_place(domain, (address - begin_) / Arena::kGranule);
+    return arena_place(domain, (address - begin_) >> granule_bits_);
   }
 
   // ---- requests ----
@@ -156,9 +158,11 @@ class ArenaLeases {
   Service& first_service(int domain, Range segment) { return services_[place_of(domain, segment.begin)]; }
   ArenaFigures served_so_far() const;
 
+  HugepageHeap& heap_;
   Arena& arena_;
   const Address begin_;
-  const std::size_t bytes_;                    ///< 0: there is no arena
+  const std::size_t bytes_;  ///< 0: there is no arena
+  const unsigned granule_bits_;
   const bool ordered_;                         ///< leases are counted by locked instructions
   const Access rights_;                        ///< of registrations
   const std::unique_ptr<Service[]> services_;  ///< by place; null without an arena

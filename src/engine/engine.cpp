@@ -60,7 +60,7 @@ Engine::Engine(const Options& options, const JobPlace& place, bool spends_modell
                  helper_->equip(slot);
                  lease_path_.know(slot);
                }),
-      arena_(process_arena(), options.preregister_remote ? Access::all : Access::write),
+      arena_(process_heap(), process_arena(), options.preregister_remote ? Access::all : Access::write),
       watch_(domains_, arena_, memory_.events, memory_events::brackets(), bell_,
              traits_of(options.retention).keeps_idle, acts_at_start(options) != Acts::measured),
       counters_(memory_, domains_, watch_, clock_),

@@ -68,7 +68,7 @@ struct ThreadCounters {
 /// (shared_leases.h), then those of the arena, a granule in a domain each (arena_leases.h).
 constexpr std::size_t kSharedPlaces = 32;
 constexpr std::size_t arena_place(int domain, std::size_t granule) {
-  return kSharedPlaces + static_cast<std::size_t>(domain) * Arena::kMostGranules + granule;
+  return kSharedPlaces + static_cast<std::size_t>(domain) * Granules::kMost + granule;
 }
 constexpr std::size_t kCountedPlaces = arena_place(kMostDomains, 0);
 

@@ -23,8 +23,10 @@ struct Area {
   ChunkHeap* heap = nullptr;
   Area *next = nullptr, *previous = nullptr;
   std::size_t record_bytes = 0;
-  std::uint32_t number = 0;  ///< by which areas of the shard are ordered: as they came
-  Pages child_copy;          ///< while the process forks: the child's contents
+  std::uint32_t number = 0;    ///< by which areas of the shard are ordered: as they came
+  bool cut = false;            ///< a device was about to register it: what it did not use was cut off
+  std::size_t free_bytes = 0;  ///< in its free extents
+  Pages child_copy;            ///< while the process forks: the child's contents
 
   Extent** extents = nullptr;  ///< by chunk: valid where an extent begins or ends
   using Bits = std::atomic<std::uint64_t>*;

@@ -1,12 +1,12 @@
 // The arena: addresses of this process whose memory devices register in whole segments, once. The heap takes
-// its areas from it; each area is a segment. A block's request is then served by its segment's registration
-// (engine/arena_leases.h).
+// its areas from it; each area is a segment, and is cut where its use ends before it is registered. A block's
+// request is then served by its segment's registration (engine/arena_leases.h).
 //
 // Owns the reserved addresses, and an object for each job: what the heap does to memory of its blocks
 // (block_memory.h), what devices do to segments (device_segments.h), what the program does to the memory
 // (program_changes.h), and what children get of it (child_memory.h).
 //
-// map() is called under a shard's mutex, unmap() without any. Any thread; never a hook.
+// map() and cut() are called under a shard's mutex, unmap() without any. Any thread; never a hook.
 #pragma once
 
 #include <cstddef>
@@ -18,9 +18,6 @@ namespace pinion {
 
 class Arena {
  public:
-  static constexpr std::size_t kGranule = Granules::kBytes;
-  static constexpr std::size_t kMostGranules = Granules::kMost;
-
   /// `beyond`: where areas come from without an arena, and beyond it.
   constexpr explicit Arena(PageSource& beyond) : beyond_(beyond) {}
   Arena(const Arena&) = delete;
@@ -33,10 +30,14 @@ class Arena {
   void alias_segments(bool aliased) { state_.views.use(aliased); }
   /// All its addresses; empty without an arena. Constant once reserved.
   const Range& range() const { return state_.granules.range; }
+  const Granules& granules() const { return state_.granules; }
 
   /// Pages for an area of the heap, as PageSource::map() has it.
   Pages map(std::size_t least, std::size_t wanted);
   void unmap(const Pages& pages);
+  /// Makes two segments of one, at the first granule from the address on: the place, or 0 where that is
+  /// outside, or a device may have registered the segment.
+  Address cut(Range segment, Address from);
   /// Whether no other thread stays inside.
   bool is_open() { return state_.segments.mutex.comes_free(); }
 

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/assert.h"
+
 namespace pinion {
 
 namespace {
@@ -288,20 +290,76 @@ bool ChunkHeap::grow(std::size_t least) {
     return false;
   }
   trim_records(area);
+  add_area(area);
+  return true;
+}
+
+/// All of it is free. A spare record is there.
+void ChunkHeap::add_area(Area& area) {
   area.heap = this;
   area.number = area_count_++;
   area.next = areas_;
   if (areas_ != nullptr) areas_->previous = &area;
   areas_ = &area;
-  rebacked(area, pages.backing);
+  rebacked(area, area.pages.backing);
 
   Extent& whole = spares_.take();
-  whole.begin = pages.range.begin;
-  whole.chunks = chunks_for(pages.range.bytes());
+  whole.begin = area.range().begin;
+  whole.chunks = chunks_for(area.range().bytes());
   whole.area = &area;
   free_.add_alone(whole);
   area.place(whole);
-  return true;
+}
+
+bool ChunkHeap::cut_unused(Address address) {
+  Area* area = areas_;
+  while (area != nullptr && !area->range().contains({address, address + 1})) area = area->next;
+  if (area != nullptr && !area->cut) cut(*area);
+  return area != nullptr;
+}
+
+/// Free memory that a device may register for nothing: blocks that come are then registered already.
+std::uint64_t ChunkHeap::room_to_register() const {
+  constexpr std::uint64_t kPartOfBlocks = 20;
+  const std::size_t granule = arena_.granules().bytes();
+  std::uint64_t room = figures_.live_bytes / kPartOfBlocks;
+  for (const Area* area = areas_; area != nullptr; area = area->next)
+    if (area->cut && area->free_bytes > granule)
+      room -= std::min<std::uint64_t>(room, area->free_bytes - granule);
+  return room;
+}
+
+void ChunkHeap::cut(Area& area) {
+  free_.merge();
+  Extent& tail = *area.extent_at(area.range().end - kChunk);
+  if (tail.begin == area.range().begin) return;
+  area.cut = true;
+  if (tail.state != Extent::State::free) return;
+  const std::size_t record_bytes = Area::record_size(tail.bytes());
+  void* const records = spares_.has(1) ? records_.map_records(record_bytes) : nullptr;
+  if (records == nullptr) return;
+  const Address at = arena_.cut(area.range(), tail.begin + room_to_register());
+  if (at == 0) return records_.unmap_records(records, record_bytes);
+
+  Area& rest = Area::make(records, record_bytes);
+  rest.take({{at, area.range().end}, area.pages.backing, area.pages.whole});
+  trim_records(rest);
+  for (Address page = at; page < rest.range().end; page += kHugepage) {
+    if (area.is(area.used, page)) rest.mark(rest.used, page);
+    if (area.is(area.offered, page)) rest.mark(rest.offered, page);
+  }
+  if (tail.begin < at) {
+    free_.resize(tail, tail.begin, chunks_for(at - tail.begin));
+    area.place(tail);
+  } else {
+    free_.remove(tail);
+    spares_.put(tail);
+  }
+  area.pages.range.end = at;
+  figures_.mapped_bytes[static_cast<std::size_t>(area.pages.backing)] -= rest.range().bytes();
+  [[maybe_unused]] const bool added = map_.add(rest, records_);
+  PINION_ASSERT(added && "its addresses have tables");
+  add_area(rest);
 }
 
 /// The source has given fewer pages than wanted, perhaps because addresses are short.

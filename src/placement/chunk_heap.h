@@ -65,6 +65,10 @@ class ChunkHeap {
 
   // ---- memory for the kernel ----
 
+  /// A device is about to register the area around the address: what is free behind its last block becomes an
+  /// area of its own, but for a small part of what the shard has in blocks. False: another shard has the
+  /// area.
+  bool cut_unused(Address address);
   /// The process's addresses have a limit: areas are small, and free ones go back.
   void spare_addresses() { spares_addresses_ = true; }
   /// Whether enough was freed since the last look, and too much free memory has contents.
@@ -107,6 +111,9 @@ class ChunkHeap {
   Extent& split(Extent& block, Address at);
   Extent* carve(Extent& from, Address begin, std::uint32_t chunks);
   bool grow(std::size_t bytes);
+  void add_area(Area& area);
+  void cut(Area& area);
+  std::uint64_t room_to_register() const;
   void trim_records(Area& area);
   bool idle_part(Extent& extent, std::uint64_t most, Idle& piece) const;
   std::uint64_t excess() const;

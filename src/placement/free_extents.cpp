@@ -23,13 +23,20 @@ void FreeExtents::add_alone(Extent& extent) {
   extent.state = Extent::State::free;
   extent.mapped = extent.aside = false;
   extent.area_number = extent.area->number;
+  extent.area->free_bytes += extent.bytes();
   tree_.insert(extent);
 }
 
 void FreeExtents::remove(Extent& extent) {
   PINION_ASSERT(extent.state == Extent::State::free);
+  extent.area->free_bytes -= extent.bytes();
   tree_.erase(extent);
   unlist(extent);
+}
+
+void FreeExtents::resize(Extent& extent, Address begin, std::uint32_t chunks) {
+  extent.area->free_bytes += (std::size_t{chunks} - extent.chunks) * kChunk;
+  tree_.resize(extent, begin, chunks);
 }
 
 Extent* FreeExtents::fit(std::uint32_t chunks, std::size_t alignment, Address& begin) const {

@@ -24,7 +24,7 @@ class FreeExtents {
   void add_alone(Extent& extent);
   void remove(Extent& extent);
   /// Gives it other bounds. Its place in the order stays.
-  void resize(Extent& extent, Address begin, std::uint32_t chunks) { tree_.resize(extent, begin, chunks); }
+  void resize(Extent& extent, Address begin, std::uint32_t chunks);
   /// The first extent in the tree's order that has so many chunks from a multiple of `alignment` on, at
   /// `begin`; null: none has. Beyond some extents that are large enough and misaligned, a later one may be
   /// taken.

@@ -338,6 +338,14 @@ void HugepageHeap::spare_addresses() {
   }
 }
 
+void HugepageHeap::cut_unused(Address address) {
+  if (is_inside_heap()) return;
+  for (Shard& shard : shards_) {
+    const HeapLock lock(shard.mutex);
+    if (shard.heap.cut_unused(address)) return;
+  }
+}
+
 // ---- figures ----
 
 ChunkHeap::Figures HugepageHeap::figures() {

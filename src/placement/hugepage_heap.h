@@ -80,6 +80,8 @@ class HugepageHeap {
 
   /// The process's addresses have a limit from now on.
   void spare_addresses();
+  /// Before a device registers the segment around the address: cuts off what the heap does not use of it.
+  void cut_unused(Address address);
 
   // The handlers of pthread_atfork(). Between the first and one of the others, the forking thread may
   // allocate and free.

@@ -1,6 +1,6 @@
 #include "placement/placement_options.h"
 
-#include "placement/arena.h"
+#include "placement/granules.h"
 
 namespace pinion {
 
@@ -9,7 +9,7 @@ namespace {
 constexpr Choice<bool> kYesNo[] = {{"yes", true}, {"no", false}};
 
 bool set_arena(PlacementOptions& options, std::string_view text) {
-  constexpr std::uint64_t kLeast = 64 << 20, kMost = Arena::kMostGranules * Arena::kGranule;
+  constexpr std::uint64_t kLeast = 64 << 20, kMost = Granules::kMostAddresses;
   const auto bytes = parse_size(text);
   if (!bytes || (*bytes != 0 && (*bytes < kLeast || *bytes > kMost))) return false;
   options.preregister = *bytes;

@@ -13,6 +13,12 @@ constinit thread_local bool t_changing = false;
 
 }  // namespace
 
+void SegmentTable::cut(Range range, Address at) {
+  remove(range);
+  add({range.begin, at});
+  add({at, range.end});
+}
+
 void SegmentTable::add(Range range) {
   const std::size_t first = granules_.index_of(range.begin);
   segments_[first] = {range, true, false};

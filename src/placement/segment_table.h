@@ -30,7 +30,7 @@ class SegmentTable {
   /// none.
   template <class MayTake>
   Range find_free(std::size_t bytes, MayTake&& may_take) const REQUIRES(mutex) {
-    const std::size_t wanted = Granules::count_for(bytes);
+    const std::size_t wanted = granules_.count_for(bytes);
     std::size_t found = 0;
     for (std::size_t i = 0; i < granules_.count(); ++i) {
       found = first_[i] == 0 && may_take(granules_.at(i)) ? found + 1 : 0;
@@ -41,6 +41,8 @@ class SegmentTable {
   }
   void add(Range range) REQUIRES(mutex);
   void remove(Range range) REQUIRES(mutex);
+  /// Makes two segments of one, at the begin of a granule.
+  void cut(Range range, Address at) REQUIRES(mutex);
   /// The segment around the address, or null.
   Segment* around(Address address) REQUIRES(mutex);
   /// The segment with exactly this range, or null.

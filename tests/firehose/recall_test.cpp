@@ -235,9 +235,11 @@ TEST_P(FirehoseRecall, UnmappedMemoryIsHeldBackUntilPeersLetGo) {
   });
 }
 
+constexpr std::size_t kSegment = std::size_t{32} << 20;
+
 /// Once a process.
 bool reserve_arena() {
-  static const bool reserved = process_arena().reserve(2 * Arena::kGranule, false);
+  static const bool reserved = process_arena().reserve(2 * kSegment, false);
   return reserved;
 }
 
@@ -324,7 +326,7 @@ TEST_P(FirehoseArena, ASegmentThatGoesIsRecalled) {
   ASSERT_TRUE(reserve_arena());
   run(2, [](FirehoseMember& member) {
     const auto take_segment = [](Pages& pages) {
-      pages = process_arena().map(Arena::kGranule, Arena::kGranule);
+      pages = process_arena().map(kSegment, kSegment);
       EXPECT_FALSE(pages.range.empty());
       return reinterpret_cast<char*>(pages.range.begin);
     };

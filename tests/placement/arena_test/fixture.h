@@ -32,6 +32,7 @@
 namespace pinion::arena_test {
 
 inline constexpr std::size_t kMiB = std::size_t{1} << 20;
+inline constexpr std::size_t kArenaBytes = 256 * kMiB;
 
 /// All tests run for both kinds of segments (tests/CMakeLists.txt).
 inline const bool kAliased = std::getenv("PINION_TEST_ALIASED") != nullptr;
@@ -52,7 +53,7 @@ class ArenaTest : public ::testing::Test {
  protected:
   /// Reserves the arena as the heap's library does (intercept/malloc/heap.cpp), once for all suites.
   static void SetUpTestSuite() {
-    static const bool reserved = process_arena().reserve(8 * Arena::kGranule, false);
+    static const bool reserved = process_arena().reserve(kArenaBytes, false);
     ASSERT_TRUE(reserved);
     process_arena().alias_segments(kAliased);
     static const int watched =

@@ -53,7 +53,7 @@ class ChangeCount final : public MemorySink {
   static std::size_t index(Address at) { return (at - process_arena().range().begin) / kChunk; }
 
   std::atomic<std::uint64_t> last_{0};
-  std::array<std::atomic<std::uint64_t>, 8 * Arena::kGranule / kChunk> changed_{};
+  std::array<std::atomic<std::uint64_t>, kArenaBytes / kChunk> changed_{};
 };
 ChangeCount g_changes;
 

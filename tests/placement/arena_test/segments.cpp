@@ -34,6 +34,51 @@ TEST_F(ArenaTest, OneRegistrationServesAllBlocksOfASegment) {
   for (char* block : blocks) process_heap().free(block);
 }
 
+// 5 % and a granule are left for blocks to come.
+TEST_F(ArenaTest, LittleIsRegisteredBesideTheBlocks) {
+  for (const std::size_t first : {5 * kMiB, 33 * kMiB, 70 * kMiB}) {
+    start();
+    std::vector<std::pair<char*, std::size_t>> blocks;
+    std::size_t live = 0;
+    for (const std::size_t bytes : {first, 5 * kMiB, 20 * kMiB, kMiB, 33 * kMiB}) {
+      char* const block = take(bytes);
+      ASSERT_NE(block, nullptr);
+      blocks.emplace_back(block, bytes);
+      std::memset(block, static_cast<char>(blocks.size()), bytes);
+      EXPECT_TRUE(serves(block, bytes));
+      live += bytes;
+      EXPECT_LE(registered(), live + live / 20 + blocks.size() * 2 * kMiB);
+    }
+    const std::uint64_t before = registrations();
+    EXPECT_LE(before, blocks.size());
+    for (std::size_t i = 0; i < blocks.size(); ++i) {
+      EXPECT_TRUE(serves(blocks[i].first, blocks[i].second));
+      EXPECT_TRUE(is_filled(blocks[i].first, blocks[i].second, static_cast<char>(i + 1)));
+    }
+    EXPECT_EQ(registrations(), before) << "each segment once";
+    for (const auto& [block, bytes] : blocks) process_heap().free(block);
+    Engine::stop();
+  }
+}
+
+// Memory that is cut off a segment may have contents.
+TEST_F(ArenaTest, FreedMemoryBehindARegisteredPartIsClearedForItsNextBlock) {
+  start();
+  char* const block = take(4 * kMiB);
+  char* const behind = take(16 * kMiB);
+  std::memset(behind, 7, 16 * kMiB);
+  process_heap().free(behind);
+  ASSERT_TRUE(serves(block, 4 * kMiB));
+  EXPECT_LE(registered(), 6 * kMiB);
+  char* const again = take(14 * kMiB, true);
+  EXPECT_GE(again, behind);
+  EXPECT_LT(again, behind + 4 * kMiB);
+  EXPECT_TRUE(is_filled(again, 14 * kMiB, 0));
+  EXPECT_TRUE(serves(again, 14 * kMiB));
+  process_heap().free(block);
+  process_heap().free(again);
+}
+
 TEST_F(ArenaTest, DroppedPagesAreClearedAndStayRegistered) {
   start();
   char* const block = take(4 * kMiB);
@@ -204,16 +249,16 @@ TEST_F(ArenaTest, FreeMemoryBesideABlockGoesBackWhereNoDeviceHasIt) {
   for (const bool registered : {false, true}) {
     start();
     char* const freed = take(24 * kMiB);
-    char* const block = take(4 * kMiB);
+    char* const block = take(8 * kMiB);
     std::memset(freed, 7, 24 * kMiB);
-    std::memset(block, 8, 4 * kMiB);
+    std::memset(block, 8, 8 * kMiB);
     if (registered) {
-      ASSERT_TRUE(serves(block, 4 * kMiB));
+      ASSERT_TRUE(serves(block, 8 * kMiB));
     }
     process_heap().free(freed);
     EXPECT_EQ(process_heap().relieve(), !registered);
     EXPECT_LE(resident(freed, 24 * kMiB), registered ? 24 * kMiB : 2 * kHugepage) << "but for its ends";
-    EXPECT_TRUE(is_filled(block, 4 * kMiB, 8));
+    EXPECT_TRUE(is_filled(block, 8 * kMiB, 8));
     char* const again = take(24 * kMiB, true);
     EXPECT_EQ(again, freed);
     EXPECT_TRUE(is_filled(again, 24 * kMiB, 0));
