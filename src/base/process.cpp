@@ -64,13 +64,6 @@ std::string variable_of(int process, std::string_view name) {
 }
 bool has_variable(int process, std::string_view name) { return !variable_of(process, name).empty(); }
 
-/// Containers of one host name number their processes each for itself.
-std::uint64_t process_space() {
-  struct stat space {};
-  ::stat("/proc/self/ns/pid", &space);
-  return space.st_ino;
-}
-
 }  // namespace
 
 JobPlace job_place() {
@@ -99,7 +92,8 @@ std::uint64_t job_key() {
       of = process_stat(process);
     } while (of.parent > 0 && has_variable(process, variable));
   }
-  return mix(mix(mix(1, static_cast<std::uint64_t>(process)), of.started), process_space());
+  return mix(mix(mix(1, static_cast<std::uint64_t>(process)), of.started),
+             pid_namespace());  // containers number for themselves
 }
 
 std::uint32_t run_key() {
@@ -121,7 +115,7 @@ std::uint32_t run_key() {
   return std::max(1u, static_cast<std::uint32_t>(hash ^ hash >> 32));
 }
 
-std::uint64_t node_key() { return rank_variable() ? job_key() : mix(2, process_space()); }
+std::uint64_t node_key() { return rank_variable() ? job_key() : mix(2, pid_namespace()); }
 
 int most_on_node() {
   if (!rank_variable()) return 0;

@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -33,6 +34,13 @@ ProcessStat process_stat(int process) {
   }
   stat.read = true;
   return stat;
+}
+
+std::uint64_t pid_namespace(int process) {
+  char path[32] = "/proc/self/ns/pid";
+  if (process != 0) std::snprintf(path, sizeof path, "/proc/%d/ns/pid", process);
+  struct stat space {};
+  return ::stat(path, &space) == 0 ? space.st_ino : 0;
 }
 
 bool has_ended(int process, std::uint64_t started) {

@@ -13,6 +13,9 @@ struct ProcessStat {
 };
 ProcessStat process_stat(int process);
 
+/// The namespace in which a process has its number; 0: it cannot be seen. Of itself: process 0.
+std::uint64_t pid_namespace(int process = 0);
+
 /// Whether a process that was started then has ended. This takes proof: an unreadable process counts as
 /// alive.
 bool has_ended(int process, std::uint64_t started);

@@ -86,11 +86,7 @@ Error failed(const std::string& path, const char* what) {
 std::string prefix_of_user() { return "pinion-" + std::to_string(::geteuid()) + "-"; }
 
 /// A process number shows that its process lives, within its PID namespace alone: each has tables of its own.
-std::string prefix() {
-  struct stat space {};
-  static_cast<void>(::stat("/proc/self/ns/pid", &space));
-  return prefix_of_user() + std::to_string(space.st_ino) + "-";
-}
+std::string prefix() { return prefix_of_user() + std::to_string(pid_namespace()) + "-"; }
 
 std::string job_in_hex(std::uint64_t job) {
   char name[17];

@@ -38,7 +38,13 @@ constexpr std::uint32_t kVersion = 1;
 constexpr const char* kDirectory = "/dev/shm";
 constexpr const char* kPrefix = "pinion-stop.";
 
-std::string name_of(pid_t process) { return kPrefix + std::to_string(process); }
+/// Others may hold a name; another is taken then.
+constexpr unsigned kNames = 4;
+
+/// Containers may share /dev/shm and number their processes each for itself.
+std::string name_of(std::uint64_t space, pid_t process, unsigned i) {
+  return kPrefix + std::to_string(space) + "-" + std::to_string(process) + "." + std::to_string(i);
+}
 
 /// Nobody but `user` and root can have written it. A hard link could lead to a file of another kind.
 bool is_of(const struct stat& status, uid_t user) {
@@ -82,19 +88,27 @@ constexpr int kFlags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
 
 constinit std::atomic<bool> g_asked{false};
 
-std::string own_path() { return std::string(kDirectory) + "/" + name_of(::getpid()); }
+std::string own_path(unsigned i) {
+  return std::string(kDirectory) + "/" + name_of(pid_namespace(), ::getpid(), i);
+}
+
+bool may_be_believed(const std::string& path) {
+  struct stat status {};
+  return ::lstat(path.c_str(), &status) == 0 && is_of(status, ::geteuid());
+}
 
 /// Returns what `use` does with the request to this process; false: there is none.
 bool with_request(const std::function<bool(const File&)>& use) {
-  struct stat status {};
-  const std::string path = own_path();
-  if (::lstat(path.c_str(), &status) != 0 || !is_of(status, ::geteuid())) return false;
   bool result = false;
-  with_own_files([&] {
-    const File file(::open(path.c_str(), O_RDWR | kFlags));
-    Content content{};
-    result = file.is_of(::geteuid()) && file.read(identity_of(::getpid()), content) && use(file);
-  });
+  for (unsigned i = 0; i < kNames && !result; ++i) {
+    const std::string path = own_path(i);
+    if (!may_be_believed(path)) continue;
+    with_own_files([&] {
+      const File file(::open(path.c_str(), O_RDWR | kFlags));
+      Content content{};
+      result = file.is_of(::geteuid()) && file.read(identity_of(::getpid()), content) && use(file);
+    });
+  }
   return result;
 }
 
@@ -115,7 +129,9 @@ void StopRequest::answer(std::uint64_t registered) {
 }
 
 void StopRequest::remove() const {
-  if (answered_) ::unlink(own_path().c_str());
+  if (!answered_) return;
+  for (unsigned i = 0; i < kNames; ++i)
+    if (const std::string path = own_path(i); may_be_believed(path)) ::unlink(path.c_str());
 }
 
 // ---- on the other side ----
@@ -126,6 +142,7 @@ namespace {
 struct Target {
   uid_t user = 0;
   pid_t own_number = 0;  ///< in its own namespace
+  std::uint64_t space = 0;
   std::uint64_t identity = 0;
 };
 
@@ -144,10 +161,12 @@ Error find(pid_t process, Target& target) {
   }
   if (!known) return Error::make(ESRCH, "there is no process %d", process);
   target.user = effective;
+  target.space = pid_namespace(process);
   target.identity = static_cast<std::uint64_t>(target.own_number) << 32 | (stat.started & 0xffffffff);
   if (::geteuid() != 0 && ::geteuid() != target.user)
     return Error::make(EPERM, "process %d is of user %u: that user or root may stop Pinion in it", process,
                        target.user);
+  if (target.space == 0) return Error::make(EACCES, "process %d: its namespace cannot be seen", process);
   return {};
 }
 
@@ -167,22 +186,41 @@ Error failed(pid_t process, const char* what) {
   return Error::make(code, "process %d: %s of its %s: %s", process, what, kDirectory, std::strerror(code));
 }
 
-/// Removes this user's requests to processes that have ended.
+/// Removes this user's requests to processes of this namespace that have ended.
 void remove_abandoned() {
   DIR* const directory = ::opendir(kDirectory);
   if (directory == nullptr) return;
   while (const dirent* entry = ::readdir(directory)) {
-    if (std::strncmp(entry->d_name, kPrefix, std::strlen(kPrefix)) != 0) continue;
-    const int process = std::atoi(entry->d_name + std::strlen(kPrefix));
+    unsigned long long space = 0;
+    int process = 0;
+    unsigned i = 0;
     struct stat status {};
-    // Processes of other namespaces have numbers of their own: an hour is more than a request takes.
-    constexpr time_t kOld = 3600;
-    if (process > 0 && !process_stat(process).read && name_of(process) == entry->d_name &&
+    if (std::strncmp(entry->d_name, kPrefix, std::strlen(kPrefix)) == 0 &&
+        std::sscanf(entry->d_name + std::strlen(kPrefix), "%llu-%d.%u", &space, &process, &i) == 3 &&
+        space == pid_namespace() && process > 0 && name_of(space, process, i) == entry->d_name &&
+        !process_stat(process).read &&
         ::fstatat(::dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
-        is_of(status, ::geteuid()) && ::time(nullptr) - status.st_mtime > kOld)
+        is_of(status, ::geteuid()))
       ::unlinkat(::dirfd(directory), entry->d_name, 0);
   }
   ::closedir(directory);
+}
+
+std::optional<Content> request_to(const Target& target, int directory) {
+  for (unsigned i = 0; i < kNames; ++i) {
+    const File file(
+        ::openat(directory, name_of(target.space, target.own_number, i).c_str(), O_RDONLY | kFlags));
+    Content content{};
+    if (file.is_of(target.user) && file.read(target.identity, content)) return content;
+  }
+  return {};
+}
+
+/// Removes what lies at a name, of an earlier process of that number, or another user's, and creates the
+/// file there.
+int create_anew(int directory, const std::string& name) {
+  if (::unlinkat(directory, name.c_str(), 0) != 0 && errno != ENOENT) return -1;
+  return ::openat(directory, name.c_str(), O_RDWR | O_CREAT | O_EXCL | kFlags, S_IRUSR | S_IWUSR);
 }
 
 }  // namespace
@@ -193,17 +231,14 @@ Error ask_to_stop(pid_t process) {
   remove_abandoned();
   const File directory(open_directory(process));
   if (directory.number() < 0) return failed(process, "opening");
-  const std::string name = name_of(target.own_number);
-  {
-    const File before(::openat(directory.number(), name.c_str(), O_RDONLY | kFlags));
-    Content content{};
-    if (before.is_of(target.user) && before.read(target.identity, content)) return {};
+  if (request_to(target, directory.number())) return {};
+  std::string name;
+  int created = -1;
+  for (unsigned i = 0; i < kNames && created < 0; ++i) {
+    name = name_of(target.space, target.own_number, i);
+    created = create_anew(directory.number(), name);
   }
-  // What lies there is of an earlier process of that number, or another user's.
-  if (::unlinkat(directory.number(), name.c_str(), 0) != 0 && errno != ENOENT)
-    return failed(process, ("removing " + name).c_str());
-  const File file(
-      ::openat(directory.number(), name.c_str(), O_RDWR | O_CREAT | O_EXCL | kFlags, S_IRUSR | S_IWUSR));
+  const File file(created);
   if (file.number() < 0) return failed(process, ("creating " + name).c_str());
   if (::fchown(file.number(), target.user, static_cast<gid_t>(-1)) != 0 ||
       !file.write(target.identity, State::asked, 0)) {
@@ -218,11 +253,9 @@ std::optional<StopAnswer> stop_answer(pid_t process) {
   Target target;
   if (find(process, target)) return {};
   const File directory(open_directory(process));
-  const File file(::openat(directory.number(), name_of(target.own_number).c_str(), O_RDONLY | kFlags));
-  Content content{};
-  if (!file.is_of(target.user) || !file.read(target.identity, content) || content.state != State::stopped)
-    return {};
-  return StopAnswer{content.registered};
+  const std::optional<Content> content = request_to(target, directory.number());
+  if (!content || content->state != State::stopped) return {};
+  return StopAnswer{content->registered};
 }
 
 }  // namespace pinion::node

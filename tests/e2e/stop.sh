@@ -20,10 +20,10 @@ eventually stopped "$work/mpi" 2 || fail "MPI: $(cat "$work/stopped" "$work/stop
 grep -q '^process [0-9]*, rank 1: ' "$work/stopped" || fail "MPI: the ranks are not named: $(cat "$work/stopped")"
 kill -0 $job || fail "MPI: the job has ended: $(cat "$work/mpi.out")"
 process=$(sed -n 's/^process \([0-9]*\), rank 0: .*/\1/p' "$work/stopped")
-[ -e "/dev/shm/pinion-stop.$process" ] || fail "MPI: no request of process $process"
+ls /dev/shm/pinion-stop.*-"$process".0 >"$work/out" 2>&1 || fail "MPI: no request of process $process"
 kill $job
 wait $job
-rm -f $(sed -n 's|^process \([0-9]*\), .*|/dev/shm/pinion-stop.\1|p' "$work/stopped") # of processes that were killed
+rm -f $(sed -n 's|^process \([0-9]*\), .*|/dev/shm/pinion-stop.*-\1.0|p' "$work/stopped") # of processes that were killed
 [ "$(unwrapped "$work/mpi.out" | grep -c 'stopped by `pinion stop`: ')" -eq 2 ] || fail "MPI: no messages: $(cat "$work/mpi.out")"
 
 LD_LIBRARY_PATH=$build/tests/made_up_cuda "$pinion" run --log "$work/gpu" -- "$build/tests/gpu/random_copies" --threads 4 \
@@ -32,7 +32,7 @@ program=$!
 eventually stopped "$work/gpu" 1 || fail "GPU: $(cat "$work/stopped" "$work/stop.errors" "$work/gpu.out")"
 wait $program || fail "GPU: status $?: $(cat "$work/gpu.out")"
 grep -q '^random_copies: verified$' "$work/gpu.out" || fail "GPU: $(cat "$work/gpu.out")"
-[ ! -e "/dev/shm/pinion-stop.$program" ] || fail "GPU: the request stays"
+! ls /dev/shm/pinion-stop.*-"$program".0 >"$work/out" 2>&1 || fail "GPU: the request stays"
 
 # refused STATUS TEXT TARGET
 refused() {

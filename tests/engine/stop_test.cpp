@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <filesystem>
 #include <string>
 
 #include "engine/engine.h"
@@ -33,7 +34,10 @@ class StopTest : public ::testing::TestWithParam<RetentionKind> {
   void TearDown() override {
     Engine::stop();
     ::munmap(reinterpret_cast<void*>(memory_.begin), memory_.bytes());
-    EXPECT_NE(::access(("/dev/shm/pinion-stop." + std::to_string(::getpid())).c_str(), F_OK), 0);
+    const std::string end = "-" + std::to_string(::getpid()) + ".0";
+    for (const auto& file : std::filesystem::directory_iterator("/dev/shm"))
+      EXPECT_FALSE(file.path().filename().string().starts_with("pinion-stop.") &&
+                   file.path().filename().string().ends_with(end));
   }
 
   LeasePath& lease_path() { return Engine::running()->lease_path(); }

@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <filesystem>
 #include <fstream>
 #include <string>
 
@@ -16,7 +17,12 @@
 namespace pinion::node {
 namespace {
 
-std::string path_of(pid_t process) { return "/dev/shm/pinion-stop." + std::to_string(process); }
+std::string path_of(pid_t process, unsigned i = 0) {
+  struct stat space {};
+  ::stat("/proc/self/ns/pid", &space);
+  return "/dev/shm/pinion-stop." + std::to_string(space.st_ino) + "-" + std::to_string(process) + "." +
+         std::to_string(i);
+}
 
 void expect_not_asked() {
   StopRequest request;
@@ -65,6 +71,37 @@ TEST(StopRequest, AnotherUsersFileIsNotBelieved) {
     ASSERT_FALSE(ask_to_stop(::getpid()));
     EXPECT_TRUE(StopRequest().asked());
     ::unlink(path.c_str());
+  });
+}
+
+TEST(StopRequest, ANameThatAnotherUserHoldsIsPassedOver) {
+  if (::geteuid() != 0) GTEST_SKIP() << "root alone can become another user";
+  test::in_child([] {
+    const std::string path = path_of(::getpid());
+    std::ofstream(path) << "mine";
+    ASSERT_EQ(::seteuid(12345), 0);
+    const Error error = ask_to_stop(::getpid());
+    EXPECT_FALSE(error) << error.message;
+    StopRequest request;
+    EXPECT_TRUE(request.asked());
+    request.answer(0);
+    EXPECT_TRUE(stop_answer(::getpid()).has_value());
+    request.remove();
+    EXPECT_NE(::access(path_of(::getpid(), 1).c_str(), F_OK), 0);
+    ASSERT_EQ(::seteuid(0), 0);
+    EXPECT_EQ(::unlink(path.c_str()), 0) << "the other user's file stays";
+  });
+}
+
+// Containers may share /dev/shm: the same number there is another process.
+TEST(StopRequest, AProcessOfAnotherNamespaceHasARequestOfItsOwn) {
+  test::in_child([] {
+    const std::string other = "/dev/shm/pinion-stop." + std::to_string(::getpid());
+    std::ofstream(other) << "a request to a process of that number elsewhere";
+    ASSERT_FALSE(ask_to_stop(::getpid()));
+    EXPECT_EQ(std::filesystem::file_size(other), 47u);
+    std::filesystem::remove(other);
+    ::unlink(path_of(::getpid()).c_str());
   });
 }
 

@@ -54,9 +54,8 @@ std::uint64_t this_node() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
   std::string boot;
   std::getline(file, boot);
-  struct stat space {};
-  ::stat("/proc/self/ns/pid", &space);
-  return hash(&space.st_ino, sizeof space.st_ino, hash(boot.data(), boot.size()));
+  const std::uint64_t space = pid_namespace();
+  return hash(&space, sizeof space, hash(boot.data(), boot.size()));
 }
 
 Error failed(const char* step, const std::string& name) {
