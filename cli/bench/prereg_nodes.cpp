@@ -49,8 +49,8 @@ double simulated_allreduce_us(std::uint64_t bytes, bool in_arena) {
   pattern.write = [&](ProgramBuilder& builder, std::uint64_t calls) {
     constexpr std::size_t kSegment = std::size_t{32} << 20;
     const Address segment = builder.array(kSegment);
-    if (in_arena)  // its one registration
-      builder.blocking(CallKind::receive, segment, kSegment, (builder.rank() + 1) % builder.ranks(), 3);
+    if (in_arena)  // its one registration, for nobody
+      builder.blocking(CallKind::receive, segment, kSegment, builder.ranks(), 3);
     builder.begin_turn();
     allreduce(builder, segment, segment + bytes, bytes, machine);
     if (!in_arena) builder.unmap({segment, segment + 2 * bytes});

@@ -41,6 +41,7 @@ Json to_json(const SimulateRow& row) {
           {"nodes", r.nodes},
           {"nodes_simulated", r.nodes_simulated},
           {"seconds", r.seconds},
+          {"seconds_at_end", r.seconds_at_end},
           {"seconds_added", r.cost.added()},
           {"registered_bytes", to_json(r.registered)},
           {"acquires", to_json(r.acquires)},

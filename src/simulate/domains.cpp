@@ -35,14 +35,15 @@ std::size_t Domains::change_memory(Range range) {
   return doomed;
 }
 
-std::uint64_t Domains::let_all_go() {
-  std::uint64_t gone = 0;
+Domains::LetGo Domains::let_all_go() {
+  LetGo gone;
   const auto retire = [&](Region* region) {
     const Time now = clock_.now();
     static_cast<void>(device_.deregister(region->key, Actor::helper));  // the model's device refuses none
+    gone.takes += clock_.now() - now;
     clock_.set(now);
     of(region).finish_retire(region);
-    ++gone;
+    ++gone.regions;
   };
   for (OwnDomain& own : domains_) {
     while (Region* region = own.domain.begin_reap()) retire(region);

@@ -78,8 +78,8 @@ void SimulatedHelper::notify(const Noticed& noticed) {
 
 void SimulatedHelper::computes(Duration took) {
   cpu_ += took;
-  if (settings_.own_core || took == 0) return;
-  events_.delay_application(static_cast<Duration>(static_cast<double>(took) * settings_.time_budget.delay));
+  if (settings_.delays_threads == 0 || took == 0) return;
+  events_.delay_application(static_cast<Duration>(static_cast<double>(took) * settings_.delays_threads));
 }
 
 void SimulatedHelper::wake_up(std::uint32_t number) {

@@ -30,7 +30,10 @@ struct Operation {
   Kind kind = Kind::acquire;
   CallKind call = CallKind::send;
   Access access = Access::read;
-  std::uint32_t slot = 0;  ///< of an acquire, and of its release; a small number of the thread's own
+  /// Its transfer begins when the peers have begun their parts of the thread's messages under way.
+  bool meets = false;
+  std::uint16_t messages = 0;  ///< begun with an acquire or a pause: those that peers wait for
+  std::uint32_t slot = 0;      ///< of an acquire, and of its release; a small number of the thread's own
   std::uint64_t site = 0;
   Range range{};
   /// The page size of an acquire's memory: the system's times 2^page_order.

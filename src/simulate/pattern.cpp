@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <utility>
 
 #include "simulate/patterns/patterns.h"
 
@@ -31,6 +32,25 @@ void ProgramBuilder::lease(CallKind call, Address address, std::uint64_t bytes, 
   add(operation);
 }
 
+void ProgramBuilder::begin(RankMessage message) {
+  const bool with_the_last =
+      !part_->empty() && compute_ == 0 && transfer_ == 0 &&
+      (part_->back().kind == Operation::Kind::acquire || part_->back().kind == Operation::Kind::pause);
+  if (!with_the_last) add({.kind = Operation::Kind::pause});
+  ++part_->back().messages;
+  const auto part = part_ == &program_.before ? 0u : part_ == &program_.turn ? 1u : 2u;
+  coupling_.parts[part].push_back(message);
+  under_way_ = true;
+}
+
+std::uint32_t ProgramBuilder::group(const std::vector<int>& peers) {
+  std::vector<std::vector<int>>& groups = coupling_.groups;
+  const auto found = std::find(groups.begin(), groups.end(), peers);
+  const auto number = static_cast<std::uint32_t>(found - groups.begin());
+  if (found == groups.end()) groups.push_back(peers);
+  return number;
+}
+
 void ProgramBuilder::post(CallKind call, Address address, std::uint64_t bytes, int peer, std::uint64_t site) {
   const bool receives = call == CallKind::receive || call == CallKind::receive_nonblocking;
   messages_.push_back({part_ == &program_.turn ? Message::Part::turn : Message::Part::before, call, address,
@@ -41,6 +61,10 @@ void ProgramBuilder::post(CallKind call, Address address, std::uint64_t bytes, i
   } else if (!receives) {
     copied_ += bytes;
   }
+  if (peer >= ranks()) return;
+  using Kind = RankMessage::Kind;
+  const Kind sends = bytes < machine_.threshold ? Kind::sends_at_once : Kind::sends;
+  begin({receives ? Kind::receives : sends, static_cast<std::uint32_t>(peer)});
 }
 
 void ProgramBuilder::wait() {
@@ -49,9 +73,12 @@ void ProgramBuilder::wait() {
                                                 machine_.network_bytes_per_second +
                                             static_cast<double>(copied_) / machine_.memory_bytes_per_second));
   sent_ = received_ = copied_ = 0;
+  const bool meets = std::exchange(under_way_, false);
+  if (meets && leases_ == 0) add({.kind = Operation::Kind::pause, .meets = true});
   for (std::uint32_t slot = 0; slot < leases_; ++slot) {
     Operation operation;
     operation.kind = Operation::Kind::release;
+    operation.meets = meets && slot == 0;
     operation.slot = slot;
     add(operation);
   }
@@ -82,6 +109,7 @@ void ProgramBuilder::alltoall(Address send, Address receive, std::uint64_t piece
     }
     i = end + (end == i);
   }
+  begin({RankMessage::Kind::collective, group(peers)});
   wait();
 }
 

@@ -3,7 +3,8 @@
 //
 // A pattern lists the messages that can reach the threshold for some class and number of ranks; scalars and
 // set-up are left out. Messages to ranks of the same node, and to the rank itself, are never registered:
-// libraries pass those through shared memory. Below the threshold neither.
+// libraries pass those through shared memory. Below the threshold neither: a library sends them at once, and
+// the sender waits for nobody. Every other message begins when both of its ranks have come to it.
 #pragma once
 
 #include <cstdint>
@@ -12,6 +13,7 @@
 #include <vector>
 
 #include "base/error.h"
+#include "simulate/coupling.h"
 #include "simulate/placement.h"
 #include "simulate/program.h"
 
@@ -76,9 +78,14 @@ class ProgramBuilder {
 
   Program finish();
   const std::vector<Message>& messages() const { return messages_; }
+  /// Whom the rank waits for; after finish().
+  RankMessages take_coupling() { return std::move(coupling_); }
 
  private:
   void add(Operation operation);
+  /// The last operation, or a new one, begins a message that peers wait for.
+  void begin(RankMessage message);
+  std::uint32_t group(const std::vector<int>& peers);
   void lease(CallKind call, Address address, std::uint64_t bytes, std::uint64_t site);
   /// A partner beyond the last rank is somewhere else.
   bool off_node(int peer) const {
@@ -91,6 +98,8 @@ class ProgramBuilder {
   ThreadProgram program_;
   std::vector<Operation>* part_ = &program_.before;
   std::vector<Message> messages_;
+  RankMessages coupling_;
+  bool under_way_ = false;  ///< messages that peers wait for
   Address next_array_ = Address{1} << 40;
   Duration compute_ = 0, transfer_ = 0;
   std::uint32_t leases_ = 0;  ///< under way

@@ -61,7 +61,9 @@ void Process::finish() {
   while (helper_busy()) step();
   helper_.finish();
   comparison_.finish();
-  counters_.deregistrations += domains_.let_all_go();
+  const Domains::LetGo gone = domains_.let_all_go();
+  counters_.deregistrations += gone.regions;
+  takes_at_end_ = gone.takes;
 }
 
 runlog::Counters Process::counters() {

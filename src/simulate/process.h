@@ -56,17 +56,23 @@ class Process {
   /// Returns the time of the next event; kNever: nothing is to come.
   Time next_event() const { return events_.next(); }
   /// Threads have something to do.
-  bool running() const { return events_.of_application() || calls_.waiting(); }
+  bool running() const { return events_.of_application() || calls_.waiting() || threads_.wait_for_peers(); }
   /// The helper is in a device call.
   bool helper_busy() const { return helper_.busy(); }
   /// The end of the run: finishes the helper's job, and lets all idle regions go at once.
   void finish();
+  /// Lets its thread wait for these peers, which outlive it; before the thread is added.
+  void meet_peers(Peers& peers) { threads_.meet_peers(peers); }
+  /// The thread that waits for its peers goes on at `now`.
+  void peers_came(Time now) { threads_.peers_came(now); }
   /// Advances the clock to a time between the last event and the next.
   void pass(Time time) { events_.clock().set(time); }
 
   Time now() { return events_.now(); }
   /// Returns when the thread that ran longest had done its last operation.
   Time ended() const { return threads_.ended(); }
+  /// Returns the time of the deregistrations at the end, which comes after ended().
+  Duration takes_at_end() const { return takes_at_end_; }
   /// The counters as the engine keeps them; the helper's CPU time is that of its device calls, and its
   /// modelled own.
   runlog::Counters counters();
@@ -94,6 +100,7 @@ class Process {
   SimulatedHelper helper_;
   Threads threads_;
   std::deque<std::function<void()>> scripts_;  ///< of at()
+  Duration takes_at_end_ = 0;
 };
 
 }  // namespace pinion::simulate

@@ -28,8 +28,9 @@ struct ProcessSettings {
   /// CPU of the helper beside its device calls: of a wake-up, and of a record learnt from.
   Duration wake_cost = 0, record_cost = 0;
   bool minimize_peak = false;
-  /// False: the helper's work delays the application's threads, with what they wait for their peers.
-  bool own_core = true;
+  /// The application's threads stand still for so much of each second of the helper's work; 0: it has a core
+  /// of its own.
+  double delays_threads = 0;
   /// Longest sleep of the helper while communication is dense. 0: it watches, and sees a record at once.
   Duration poll = kMillisecond;
   std::size_t ring = 256;          ///< records that wait for the helper at most; further ones are lost

@@ -12,28 +12,54 @@ namespace pinion::simulate {
 
 namespace {
 
-using Node = std::vector<Member>;
+/// A kind of node, and how many there are of it.
+struct NodeKind {
+  Node members;
+  int ranks = 0;
+  std::uint64_t count = 0;
+};
 
-/// Each kind of node with the number of nodes that are of it.
-std::map<Node, std::uint64_t> nodes_of(const Workload& workload, const Settings& settings) {
-  const bool alike = settings.noise.kind == NoiseModel::Kind::none;
-  std::map<Node, std::uint64_t> nodes;
+/// Nodes of the same kind have as many ranks of each kind.
+std::vector<NodeKind> node_kinds(const Workload& workload, const RankKinds& kinds) {
+  std::map<std::map<std::uint32_t, std::uint64_t>, std::size_t> numbers;
+  std::vector<NodeKind> nodes;
   for (int number = 0; number < workload.placement.nodes(); ++number) {
-    std::map<Member, std::uint64_t> members;
-    for (const int rank : workload.placement.ranks_of(number)) {
-      const auto index = static_cast<std::size_t>(rank);
-      const Workload::Rank& of = workload.ranks[index];
-      const std::uint64_t seed = alike ? 0 : seed_of(settings.seed, index);
-      ++members[{of.program, of.starts, seed, 0}];
+    const std::vector<int>& there = workload.placement.ranks_of(number);
+    std::map<std::uint32_t, std::uint64_t> ranks;
+    for (const int rank : there) ++ranks[kinds.of_rank[static_cast<std::size_t>(rank)]];
+    const auto [at, is_new] = numbers.try_emplace(ranks, nodes.size());
+    if (is_new) {
+      NodeKind& node = nodes.emplace_back();
+      node.ranks = static_cast<int>(there.size());
+      for (const int rank : there)
+        if (const auto of = ranks.extract(kinds.of_rank[static_cast<std::size_t>(rank)]))
+          node.members.push_back({static_cast<std::uint32_t>(rank), of.mapped()});
     }
-    Node node;
-    for (const auto& [member, count] : members) {
-      node.push_back(member);
-      node.back().ranks = count;
-    }
-    ++nodes[node];
+    ++nodes[at->second].count;
   }
   return nodes;
+}
+
+/// Nodes without messages to each other are simulated side by side on the machine's cores.
+std::vector<NodeResult> results_of(const Workload& workload, const Settings& settings, const RankKinds& kinds,
+                                   const std::vector<NodeKind>& nodes) {
+  if (!workload.coupling.empty()) {
+    std::vector<Node> all;
+    for (const NodeKind& node : nodes) all.push_back(node.members);
+    return simulate_nodes(workload, settings, kinds, all);
+  }
+  std::vector<NodeResult> results(nodes.size());
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i; (i = next.fetch_add(1)) < nodes.size();)
+      results[i] = std::move(simulate_nodes(workload, settings, kinds, {nodes[i].members}).front());
+  };
+  std::vector<std::thread> others;
+  const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
+  for (std::size_t i = 1; i < std::min(cores, nodes.size()); ++i) others.emplace_back(work);
+  work();
+  for (std::thread& other : others) other.join();
+  return results;
 }
 
 double seconds(double ns) { return ns * 1e-9; }
@@ -59,46 +85,35 @@ bool is_predictor(const std::string& name) {
 }
 
 Result simulate(const Workload& workload, const Settings& settings) {
-  const std::map<Node, std::uint64_t> nodes = nodes_of(workload, settings);
-  std::vector<const Node*> kinds;
-  for (const auto& [node, count] : nodes) kinds.push_back(&node);
-  std::vector<NodeResult> results(kinds.size());
-  std::atomic<std::size_t> next{0};
-  const auto work = [&] {
-    for (std::size_t i; (i = next.fetch_add(1)) < kinds.size();)
-      results[i] = simulate_node(workload, settings, *kinds[i]);
-  };
-  std::vector<std::thread> others;
-  const std::size_t cores = std::max(1u, std::thread::hardware_concurrency());
-  for (std::size_t i = 1; i < std::min(cores, kinds.size()); ++i) others.emplace_back(work);
-  work();
-  for (std::thread& other : others) other.join();
+  return simulate(workload, settings, kinds_of(workload, settings));
+}
 
+Result simulate(const Workload& workload, const Settings& settings, const RankKinds& kinds) {
+  const std::vector<NodeKind> nodes = node_kinds(workload, kinds);
+  const std::vector<NodeResult> results = results_of(workload, settings, kinds, nodes);
   Result result;
   if (settings.keep_profiles) result.profiles.resize(workload.programs.size());
   runlog::Counters sum{};
   result.kept_all_below_bytes = UINT64_MAX;
-  for (std::size_t i = 0; i < kinds.size(); ++i) {
-    const std::uint64_t count = nodes.at(*kinds[i]);
+  for (std::size_t i = 0; i < nodes.size(); ++i) {
+    const std::uint64_t count = nodes[i].count;
     const NodeResult& node = results[i];
-    const runlog::Counters& c = node.counters;
-    std::uint64_t ranks = 0;
-    for (const Member& member : *kinds[i]) ranks += member.ranks;
-    add(sum, c, count);
+    add(sum, node.counters, count);
     result.kept_all_below_bytes = std::min(result.kept_all_below_bytes, node.kept_all_below_bytes);
     for (const auto& [program, profile] : node.profiles)
       if (result.profiles[program].empty()) result.profiles[program] = profile;
-    result.ranks += static_cast<int>(count * ranks);
+    result.ranks += static_cast<int>(count) * nodes[i].ranks;
     result.ranks_simulated += node.ranks_simulated;
     result.nodes += static_cast<int>(count);
     result.events += count * node.events;
     result.events_simulated += node.events_simulated;
     result.seconds = std::max(result.seconds, seconds(static_cast<double>(node.length)));
+    result.seconds_at_end = std::max(result.seconds_at_end, seconds(static_cast<double>(node.at_end)));
     if (i != 0 && node.registered.peak <= result.registered.peak) continue;
     result.registered = node.registered;
     result.timeline = node.timeline;
   }
-  result.nodes_simulated = static_cast<int>(kinds.size());
+  result.nodes_simulated = static_cast<int>(nodes.size());
   result.acquires = runlog::acquires_of(sum);
   result.registrations = sum.registrations;
   result.deregistrations = sum.deregistrations;

@@ -1,9 +1,9 @@
-// A whole job in virtual time: each rank a process (process.h), the processes of a node on one time line.
+// A whole job in virtual time: each rank a process (process.h).
 //
-// Ranks are not coupled: each follows its own program, and waits for nobody but its own registrations. Equal
-// ranks are simulated once and counted as often as they occur; so are nodes with the same ranks. With noise
-// every rank differs and every one is simulated. Nodes are independent, and simulated side by side on the
-// machine's cores: the result does not depend on how many there are.
+// The ranks of a pattern are on one time line and wait for each other: in collectives for all of the group,
+// in other messages for the peer (coupling.h). The ranks of a log follow their own programs, as logs name no
+// peers: their nodes are independent, and simulated side by side on the machine's cores. Ranks that nothing
+// can tell apart (rank_kinds.h) are simulated once and counted as often as they occur; so are their nodes.
 #pragma once
 
 #include <cstdint>
@@ -17,6 +17,7 @@
 #include "runlog/timeline.h"
 #include "simulate/noise.h"
 #include "simulate/process.h"
+#include "simulate/rank_kinds.h"
 #include "simulate/workload.h"
 
 namespace pinion::simulate {
@@ -55,6 +56,8 @@ struct Result {
   std::uint64_t kept_all_below_bytes = 0;  ///< the minimum gain, where no rank reached it; 0: one did
   std::uint64_t registrations = 0, deregistrations = 0;
   double seconds = 0;  ///< of the node that ran longest
+  /// The longest time that a rank takes to deregister what it holds after that.
+  double seconds_at_end = 0;
   int ranks = 0, ranks_simulated = 0;
   int nodes = 0, nodes_simulated = 0;
   /// Events as a log would have them (leases, device calls and memory events): of all ranks, and of those
@@ -70,5 +73,7 @@ struct Result {
 bool is_predictor(const std::string& name);
 
 Result simulate(const Workload& workload, const Settings& settings);
+/// With these kinds of ranks instead of kinds_of(): for tests.
+Result simulate(const Workload& workload, const Settings& settings, const RankKinds& kinds);
 
 }  // namespace pinion::simulate

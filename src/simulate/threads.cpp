@@ -44,7 +44,29 @@ Time Threads::fetch(Thread& thread) {
   thread.idle = !thread.script->next(thread.operation);
   if (thread.idle) return kNever;
   const Operation& next = thread.operation;
-  return std::max({thread.free_at + next.compute + next.transfer, next.not_before, events_.now()});
+  thread.met = peers_ == nullptr || !next.meets;
+  const Duration transfer = thread.met ? next.transfer : 0;
+  return std::max({thread.free_at + next.compute + transfer, next.not_before, events_.now()});
+}
+
+Time Threads::meet(std::uint16_t number) {
+  Thread& thread = threads_[number];
+  thread.met = peers_->met();
+  if (thread.met) return events_.now() + thread.operation.transfer;
+  waits_for_peers_ = number;
+  return kNever;
+}
+
+void Threads::peers_came(Time now) {
+  Thread& thread = threads_[waits_for_peers_];
+  thread.met = true;
+  events_.schedule(now + thread.operation.transfer, Event::What::thread, true, waits_for_peers_);
+  waits_for_peers_ = kNobody;
+}
+
+void Threads::begin_messages(const Operation& operation) {
+  if (peers_ == nullptr || operation.messages == 0) return;
+  if (peers_->begin(operation.messages)) others_go_on_ = true;
 }
 
 void Threads::schedule_next(std::uint16_t number) {
@@ -56,11 +78,19 @@ void Threads::schedule_next(std::uint16_t number) {
 
 void Threads::run(std::uint16_t number, Time until) {
   Thread& thread = threads_[number];
-  while (perform(number)) {
-    thread.free_at = events_.now();
-    const Time due = fetch(thread);
-    if (thread.idle) return;
-    if (due > until || due >= events_.next()) return events_.schedule(due, Event::What::thread, true, number);
+  others_go_on_ = false;
+  while (true) {
+    Time due = kNever;
+    if (thread.met) {
+      if (!perform(number)) return;
+      thread.free_at = events_.now();
+      due = fetch(thread);
+      if (thread.idle) return;
+    } else if ((due = meet(number)) == kNever) {
+      return;
+    }
+    if (others_go_on_ || due > until || due >= events_.next())
+      return events_.schedule(due, Event::What::thread, true, number);
     events_.clock().set(due);
   }
 }
@@ -77,6 +107,7 @@ bool Threads::perform(std::uint16_t number) {
       change_memory(operation.range, number);
       return true;
     case Operation::Kind::pause:
+      begin_messages(operation);
       return true;
   }
   return true;
@@ -183,6 +214,7 @@ void Threads::granted(std::uint16_t number) {
   observer_.acquired(lease.number, thread.asked, now, lease.record.outcome);
   if (thread.operation.lasts != kUntilReleased)
     events_.schedule(now + thread.operation.lasts, Event::What::release, true, thread.lease);
+  begin_messages(thread.operation);
 }
 
 bool Threads::release(std::uint16_t number, std::uint32_t index, bool by_thread) {

@@ -16,6 +16,7 @@
 #include "simulate/helper.h"
 #include "simulate/observer.h"
 #include "simulate/operation.h"
+#include "simulate/peers.h"
 #include "simulate/process_settings.h"
 
 namespace pinion::simulate {
@@ -77,6 +78,10 @@ class Threads final : public CallUser {
   /// Returns when the thread that ran longest had done its last operation.
   Time ended() const { return ended_; }
   const HeldLeases& leases() const { return leases_; }
+  /// From now on its threads wait for these peers, which outlive it.
+  void meet_peers(Peers& peers) { peers_ = &peers; }
+  bool wait_for_peers() const { return waits_for_peers_ != kNobody; }
+  void peers_came(Time now);
 
   // ---- events ----
 
@@ -92,6 +97,7 @@ class Threads final : public CallUser {
     Script* script = nullptr;
     Operation operation{};  ///< the next one
     bool idle = true;
+    bool met = true;  ///< its peers, for that operation
     Time free_at = 0;
     Time asked = 0;
     Duration delayed = 0;  ///< its waits for registration so far
@@ -107,8 +113,14 @@ class Threads final : public CallUser {
   void acquired(std::uint32_t call, AcquireStep step) override;
   void retired(std::uint32_t call) override;
 
+  static constexpr std::uint32_t kNobody = UINT32_MAX;
   /// Fetches the next operation and returns when it is due; kNever: there is none.
   Time fetch(Thread& thread);
+  /// Meets the peers for the thread's operation, which is due. Returns when its transfer ends; kNever: the
+  /// peers let the thread go on.
+  Time meet(std::uint16_t number);
+  /// Begins the messages of the thread's operation, which is done.
+  void begin_messages(const Operation& operation);
   void schedule_next(std::uint16_t number);
   /// Returns false when the thread goes on later, by an event of its own; so do the next two.
   bool perform(std::uint16_t number);
@@ -138,6 +150,9 @@ class Threads final : public CallUser {
   runlog::Counters& counters_;
   std::deque<Thread> threads_;
   HeldLeases leases_;
+  Peers* peers_ = nullptr;                   ///< null: they wait for nobody
+  std::uint32_t waits_for_peers_ = kNobody;  ///< the thread that does: patterns have one
+  bool others_go_on_ = false;                ///< now: so this process runs ahead no further
   Time ended_;
 };
 

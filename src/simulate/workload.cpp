@@ -25,6 +25,7 @@ std::uint64_t hash_of(const Program& program) {
       add(part->size());
       for (const Operation& operation : *part) {
         add(operation.range.begin), add(operation.range.end), add(operation.site);
+        add(operation.messages);
         add(operation.compute), add(operation.transfer);
       }
     }
@@ -40,10 +41,12 @@ Workload pattern_workload(const Pattern& pattern, std::uint64_t turns, Placement
   workload.pattern = pattern.name;
   workload.placement = std::move(placement);
   std::unordered_multimap<std::uint64_t, std::uint32_t> known;
+  std::vector<RankMessages> coupled;
   for (int rank = 0; rank < pattern.ranks; ++rank) {
     ProgramBuilder builder(rank, workload.placement, machine);
     pattern.write(builder, turns ? turns : pattern.turns);
     Program program = builder.finish();
+    coupled.push_back(builder.take_coupling());
     const std::uint64_t hash = hash_of(program);
     const auto [first, last] = known.equal_range(hash);
     const auto same = std::find_if(
@@ -57,6 +60,7 @@ Workload pattern_workload(const Pattern& pattern, std::uint64_t turns, Placement
     workload.ranks.push_back({number});
     known.emplace(hash, number);
   }
+  workload.coupling = Coupling(std::move(coupled));
   return workload;
 }
 

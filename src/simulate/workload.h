@@ -36,6 +36,7 @@ struct Workload {
   Placement placement;
   std::vector<Program> programs;  ///< ranks that do the same share one
   std::vector<Rank> ranks;
+  Coupling coupling;               ///< of a pattern's ranks; of a log: empty, as logs name no peers
   std::vector<Recorded> recorded;  ///< with each program that a log was read for; of a pattern: empty
   // The machine's figures from the logs.
   double memcpy_bytes_per_ns = 10;  ///< of a bounce buffer: an assumption, for patterns

@@ -1,7 +1,5 @@
 // Whole jobs: logs replayed, nodes added up, equal ranks counted instead of simulated, bounds that agree with
 // their strategies, and equal results for equal seeds.
-#include "simulate/node.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -33,6 +31,21 @@ Settings under(RetentionKind retention) {
 }
 
 Result run(const Workload& workload, Settings settings) { return simulate(workload, settings); }
+
+/// Its ranks wait for nobody.
+Workload independent(const std::string& text) {
+  Workload workload = pattern(text);
+  workload.coupling = {};
+  return workload;
+}
+
+/// Each rank is of a kind of its own.
+RankKinds all_apart(const Workload& workload) {
+  RankKinds kinds;
+  kinds.count = static_cast<std::uint32_t>(workload.ranks.size());
+  for (std::uint32_t rank = 0; rank < kinds.count; ++rank) kinds.of_rank.push_back(rank);
+  return kinds;
+}
 
 void expect_equal(const Result& a, const Result& b) {
   EXPECT_EQ(a.registered.peak, b.registered.peak);
@@ -104,38 +117,29 @@ TEST(Classes, AreSimulatedOnceAndCounted) {
   const Result result = run(workload, under(RetentionKind::helper));
   EXPECT_EQ(result.ranks, 16);
   EXPECT_LT(result.ranks_simulated, 16);
-  // Every rank on its own: the sums are the same.
-  Result all;
-  std::uint64_t events = 0;
-  for (int rank = 0; rank < 16; ++rank) {
-    const NodeResult node =
-        simulate_node(workload, under(RetentionKind::helper),
-                      {{workload.ranks[static_cast<std::size_t>(rank)].program, 0, 0, 1}});
-    all.acquires.total += node.counters.acquires;
-    all.acquires.misses += node.counters.misses;
-    events += node.events;
-  }
-  EXPECT_EQ(result.acquires.total, all.acquires.total);
-  EXPECT_EQ(result.acquires.misses, all.acquires.misses);
-  EXPECT_EQ(result.events, events);
+  // Every rank on its own: all figures are the same.
+  expect_equal(result, simulate(workload, under(RetentionKind::helper), all_apart(workload)));
 }
 
 // Four equal ranks on a node: one process that counts four times, or four processes.
 TEST(Classes, NodeOfEqualRanksIsTheSumOfThem) {
-  const Workload workload = pattern("reuse:1M:8", 1);
+  Workload workload = independent("reuse:1M:8");
+  workload.ranks.assign(4, {0});
+  workload.placement = Placement({0, 0, 0, 0});
   const Settings settings = under(RetentionKind::helper);
-  const NodeResult once = simulate_node(workload, settings, {{0, 0, 0, 4}});
-  const NodeResult four =
-      simulate_node(workload, settings, {{0, 0, 0, 1}, {0, 0, 0, 1}, {0, 0, 0, 1}, {0, 0, 0, 1}});
+  const Result once = run(workload, settings);
+  const Result four = simulate(workload, settings, all_apart(workload));
+  EXPECT_EQ(once.ranks_simulated, 1);
+  EXPECT_EQ(four.ranks_simulated, 4);
   EXPECT_EQ(once.registered.peak, four.registered.peak);
   EXPECT_NEAR(once.registered.mean, four.registered.mean, 1e-6 * once.registered.mean);
   EXPECT_EQ(once.registered.oracle_peak, four.registered.oracle_peak);
-  EXPECT_EQ(once.counters.misses, four.counters.misses);
+  EXPECT_EQ(once.acquires.misses, four.acquires.misses);
   EXPECT_EQ(once.events, four.events);
   EXPECT_EQ(4 * once.events_simulated, four.events_simulated);
 }
 
-// The short peaks of two ranks that begin at different times do not coincide. ---- policies for helpers ----
+// ---- policies for helpers ----
 
 /// Two nodes of six ranks, each with a partner on the other one.
 Workload crowd() {
@@ -254,15 +258,19 @@ TEST(NodeLimit, HoldsForAnyNumberOfProcesses) {
   EXPECT_LE(run(workload, settings).registered.peak, settings.node_limit * 520 / 512);
 }
 
+// The short peaks of two ranks that begin at different times do not coincide.
 TEST(Nodes, AreSummedOnOneTimeLine) {
-  const Workload workload = pattern("reuse:1M:2", 1);
+  Workload workload = independent("reuse:1M:2");
+  workload.ranks.assign(2, {0});
+  workload.placement = Placement({0, 0});
   const Settings settings = under(RetentionKind::on_demand);
-  const NodeResult together = simulate_node(workload, settings, {{0, 0, 0, 1}, {0, 0, 0, 1}});
-  const NodeResult apart = simulate_node(workload, settings, {{0, 0, 0, 1}, {0, 100 * kMillisecond, 0, 1}});
+  const Result together = run(workload, settings);
+  workload.ranks[1].starts = 100 * kMillisecond;
+  const Result apart = run(workload, settings);
   EXPECT_EQ(together.registered.peak, std::size_t{2} << 20);
   EXPECT_EQ(apart.registered.peak, std::size_t{1} << 20);
   EXPECT_EQ(apart.registered.oracle_peak, std::size_t{1} << 20);
-  EXPECT_EQ(apart.length, together.length + 100 * kMillisecond);
+  EXPECT_NEAR(apart.seconds, together.seconds + 0.1, 1e-9);
 }
 
 // ---- determinism ----

@@ -417,7 +417,7 @@ TEST(SimulatedProcess, SwapsThatComeSeldomTakeFewWakeUps) {
 
 TEST(SimulatedProcess, HelperWithoutACoreDelaysTheProgram) {
   Process::Settings settings = Heard::under(RetentionKind::helper);
-  settings.own_core = false;
+  settings.delays_threads = 1;
   Heard run(std::move(settings), make_predictor("shortest", 0, 4));
   Sequence script;
   for (int i = 0; i < 20; ++i) script.acquire(buffer(0, 10), 50 * kMillisecond).release(5 * kMicrosecond);

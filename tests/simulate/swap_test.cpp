@@ -220,7 +220,8 @@ class Swapping : public ::testing::TestWithParam<Case> {
   }
   static Process::Settings under(RetentionKind kind, std::uint64_t limit, const Conditions& conditions) {
     Process::Settings settings;
-    settings.time_budget.core_idle = settings.own_core = conditions.core_idle;
+    settings.time_budget.core_idle = conditions.core_idle;
+    settings.delays_threads = conditions.core_idle ? 0 : settings.time_budget.delay;
     settings.limit_regions = conditions.regions;
     settings.room = conditions.room;
     settings.wake_cost = 5 * kMicrosecond;

@@ -123,7 +123,7 @@ class VirtualHelper final : private simulate::Observer {
                   .wake_cost = settings.wake_cost,
                   .record_cost = settings.record_cost,
                   .minimize_peak = settings.minimize_peak,
-                  .own_core = settings.own_core,
+                  .delays_threads = settings.own_core ? 0 : settings.time_budget.delay,
                   .poll = settings.poll,
                   .ring = settings.ring,
                   .start = settings.start,

@@ -1,0 +1,71 @@
+#include "simulate/coupling.h"
+
+#include <map>
+#include <unordered_map>
+#include <utility>
+
+namespace pinion::simulate {
+
+namespace {
+
+using Kind = RankMessage::Kind;
+
+std::uint64_t channel(std::uint32_t from, std::uint32_t to) { return std::uint64_t{from} << 32 | to; }
+
+}  // namespace
+
+Coupling::Coupling(std::vector<RankMessages> ranks) {
+  for (std::size_t part = 0; part < kParts; ++part) {
+    for (const RankMessages& rank : ranks)
+      needed_[part].emplace_back(rank.parts[part].size(), MessageOf{kNobody, 0});
+    match(part, ranks);
+    gather(part, ranks);
+  }
+}
+
+void Coupling::match(std::size_t part, const std::vector<RankMessages>& ranks) {
+  struct Channel {
+    std::vector<std::uint32_t> received;  ///< numbers of messages, in order
+    std::size_t sent = 0;
+  };
+  std::unordered_map<std::uint64_t, Channel> channels;
+  for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {
+    const std::vector<RankMessage>& messages = ranks[rank].parts[part];
+    for (std::uint32_t number = 0; number < messages.size(); ++number)
+      if (messages[number].kind == Kind::receives)
+        channels[channel(messages[number].with, rank)].received.push_back(number);
+  }
+  for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {
+    const std::vector<RankMessage>& messages = ranks[rank].parts[part];
+    for (std::uint32_t number = 0; number < messages.size(); ++number) {
+      const auto [kind, to] = messages[number];
+      if (kind != Kind::sends && kind != Kind::sends_at_once) continue;
+      Channel& of = channels[channel(rank, to)];
+      if (of.sent++ >= of.received.size()) continue;
+      const std::uint32_t received = of.received[of.sent - 1];
+      needed_[part][to][received] = {rank, number};
+      if (kind == Kind::sends) needed_[part][rank][number] = {to, received};
+    }
+  }
+  for (const auto& [ends, of] : channels)
+    unmatched_ += of.sent > of.received.size() ? of.sent - of.received.size() : of.received.size() - of.sent;
+}
+
+void Coupling::gather(std::size_t part, const std::vector<RankMessages>& ranks) {
+  std::map<std::pair<std::vector<int>, std::size_t>, std::uint32_t> known;  // a group's collectives, in order
+  for (std::uint32_t rank = 0; rank < ranks.size(); ++rank) {
+    const RankMessages& of = ranks[rank];
+    std::vector<std::size_t> done(of.groups.size());
+    for (std::uint32_t number = 0; number < of.parts[part].size(); ++number) {
+      const auto [kind, group] = of.parts[part][number];
+      if (kind != Kind::collective) continue;
+      const auto fresh = static_cast<std::uint32_t>(collectives_.size());
+      const auto [at, is_new] = known.try_emplace({of.groups[group], done[group]++}, fresh);
+      if (is_new) collectives_.emplace_back();
+      collectives_[at->second].push_back({rank, number});
+      needed_[part][rank][number] = {kAll, at->second};
+    }
+  }
+}
+
+}  // namespace pinion::simulate
