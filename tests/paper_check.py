@@ -85,6 +85,9 @@ class Figures(unittest.TestCase):
         grouped = self.rows("--figure", "12")
         for test in ("test 1", "test 2"):
             self.assertEqual(grouped[f"{test}: peak saved"], grouped[f"{test}: peak that an oracle saves"])
+            # All-to-alls bring ranks into step, whatever their noise.
+            self.assertAlmostEqual(grouped[f"{test}, noise irregular: peak that an oracle saves"],
+                                   grouped[f"{test}: peak that an oracle saves"], places=2)
 
     def test_figures_of_schemes(self):
         """The pipeline hides registration of memory that is met for the first time, and pays for it anew if it is not left
