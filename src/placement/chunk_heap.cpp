@@ -52,7 +52,6 @@ Extent* ChunkHeap::place(std::size_t bytes, std::size_t alignment) {
   if (!spares_.has(2)) return nullptr;
   Address begin = 0;
   Extent* from = free_.fit(chunks, alignment, begin);
-  if (from == nullptr && free_.merge()) from = free_.fit(chunks, alignment, begin);
   if (from == nullptr) {
     const std::size_t slack = alignment > kChunk ? alignment : 0;
     if (!grow(round_up(bytes + slack, kHugepage))) return nullptr;
@@ -90,10 +89,10 @@ Extent* ChunkHeap::carve(Extent& from, Address begin, std::uint32_t chunks) {
   return &block;
 }
 
-void ChunkHeap::free(Extent& block) {
+Extent& ChunkHeap::free(Extent& block) {
   figures_.live_bytes -= block.bytes();
   freed_since_look_ += block.bytes();
-  free_.add(block);
+  return free_.add(block);
 }
 
 bool ChunkHeap::resize(Extent& block, std::size_t bytes) {
@@ -113,25 +112,18 @@ bool ChunkHeap::resize(Extent& block, std::size_t bytes) {
     return true;
   }
   const std::uint32_t more = chunks - block.chunks;
-  std::uint64_t found = 0;
-  for (Extent* next = area.after(block);
-       next != nullptr && next->state == Extent::State::free && found < more; next = area.after(*next))
-    found += next->chunks;
-  if (found < more) return false;
+  Extent* const next = area.after(block);
+  if (next == nullptr || next->state != Extent::State::free || next->chunks < more) return false;
   if (!arena_.blocks().laid_over({block.end(), block.end() + std::size_t{more} * kChunk}).empty())
     return false;
-  while (block.chunks < chunks) {
-    Extent& next = *area.after(block);
-    const std::uint32_t taken = std::min(next.chunks, chunks - block.chunks);
-    if (taken == next.chunks) {
-      free_.remove(next);
-      spares_.put(next);
-    } else {
-      free_.resize(next, next.begin + std::size_t{taken} * kChunk, next.chunks - taken);
-      area.place(next);
-    }
-    block.chunks += taken;
+  if (next->chunks == more) {
+    free_.remove(*next);
+    spares_.put(*next);
+  } else {
+    free_.resize(*next, next->begin + std::size_t{more} * kChunk, next->chunks - more);
+    area.place(*next);
   }
+  block.chunks = chunks;
   area.place(block);
   figures_.live_bytes += std::size_t{more} * kChunk;
   figures_.peak_bytes = std::max(figures_.peak_bytes, figures_.live_bytes);
@@ -235,15 +227,18 @@ bool ChunkHeap::take_mapping(Range& range, Idle& piece) {
 }
 
 void ChunkHeap::take_back(Range range) {
-  for_each_block(range, [&](Extent& block) {
-    const Range common{std::max(block.begin, range.begin), std::min(block.end(), range.end)};
-    if (!block.aside || !arena_.blocks().laid_over(common).empty()) return true;
-    if (!spares_.has(2)) return false;
-    Extent& upper = block.begin < range.begin ? split(block, range.begin) : block;
+  for (;;) {
+    Extent* found = nullptr;
+    for_each_block(range, [&](Extent& block) {
+      const Range common{std::max(block.begin, range.begin), std::min(block.end(), range.end)};
+      if (block.aside && arena_.blocks().laid_over(common).empty()) found = &block;
+      return found == nullptr;
+    });
+    if (found == nullptr || !spares_.has(2)) return;
+    Extent& upper = found->begin < range.begin ? split(*found, range.begin) : *found;
     if (upper.end() > range.end) split(upper, range.end);
-    free(upper);
-    return true;
-  });
+    range.begin = std::min(range.end, free(upper).end());
+  }
 }
 
 ChunkHeap::Occupied ChunkHeap::occupied(Range range) const {
@@ -330,7 +325,6 @@ std::uint64_t ChunkHeap::room_to_register() const {
 }
 
 void ChunkHeap::cut(Area& area) {
-  free_.merge();
   Extent& tail = *area.extent_at(area.range().end - kChunk);
   if (tail.begin == area.range().begin) return;
   area.cut = true;
@@ -441,11 +435,10 @@ bool ChunkHeap::idle_part(Extent& extent, std::uint64_t most, Idle& piece) const
 
 std::size_t ChunkHeap::take_idle(Idle* pieces, std::size_t most_pieces, bool everything) {
   freed_since_look_ = 0;
-  free_.merge();
   std::uint64_t left = everything ? UINT64_MAX : excess();
   std::size_t count = 0;
   // A smaller extent has no whole hugepage.
-  free_.from_the_end(chunks_for(kHugepage), [&](Extent& extent) {
+  free_.downwards(chunks_for(kHugepage), [&](Extent& extent) {
     if (count == most_pieces || left == 0) return false;
     Idle& piece = pieces[count];
     if (!idle_part(extent, left, piece)) return true;
@@ -460,7 +453,7 @@ std::size_t ChunkHeap::take_idle(Idle* pieces, std::size_t most_pieces, bool eve
   return count;
 }
 
-void ChunkHeap::returned(const Idle& piece, Fate fate) {
+Address ChunkHeap::returned(const Idle& piece, Fate fate) {
   const Area& area = *piece.extent->area;
   for (Address page = piece.hugepages.begin; fate != Fate::kept && page < piece.hugepages.end;
        page += kHugepage) {
@@ -474,7 +467,7 @@ void ChunkHeap::returned(const Idle& piece, Fate fate) {
     held_hugepages_.fetch_sub(1, std::memory_order_relaxed);
     figures_.returned_bytes += kHugepage;
   }
-  free_.add(*piece.extent);
+  return free_.add(*piece.extent).end();
 }
 
 }  // namespace pinion

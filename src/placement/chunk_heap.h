@@ -2,8 +2,8 @@
 // hugepage_heap.h.
 //
 // Owns areas and extents. Every extent, a block or free (free_extents.h), has one record: its first and last
-// chunk lead to it, so that free and the look at a neighbour take O(1). Blocks lie in the oldest area where
-// they fit, at the lowest address.
+// chunk lead to it, so that free and the look at a neighbour take O(1). Blocks lie in the smallest free
+// extent where they fit.
 //
 // Guarded by the lock of its shard, but for prepare() and used_bytes(), which need none. Takes no other lock
 // than the arena's; allocates only from its source.
@@ -31,7 +31,8 @@ class ChunkHeap {
   /// A block that begins at a multiple of `alignment` (a power of two); null: memory is short. Its contents
   /// are undefined until prepare().
   Extent* allocate(std::size_t bytes, std::size_t alignment);
-  void free(Extent& block);
+  /// Returns the free extent that has its memory then.
+  Extent& free(Extent& block);
   /// Resizes it in place; false: its neighbours are in the way.
   bool resize(Extent& block, std::size_t bytes);
 
@@ -73,12 +74,13 @@ class ChunkHeap {
   void spare_addresses() { spares_addresses_ = true; }
   /// Whether enough was freed since the last look, and too much free memory has contents.
   bool has_excess() const;
-  /// Takes out idle memory of at least the excess, highest addresses first, or `everything`, also what the
+  /// Takes out idle memory of at least the excess, largest extents first, or `everything`, also what the
   /// kernel was offered; at most so many pieces. The caller gives it back without the lock, and reports each
   /// piece by returned().
   std::size_t take_idle(Idle* pieces, std::size_t most_pieces, bool everything);
   enum class Fate : std::uint8_t { kept, offered, discarded };
-  void returned(const Idle& piece, Fate fate);
+  /// Returns the end of the free memory around the piece.
+  Address returned(const Idle& piece, Fate fate);
   /// Forgets the piece's area, before it is unmapped: the pages to unmap. The extent is gone after this.
   Pages forget_area(const Idle& piece);
 

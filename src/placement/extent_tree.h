@@ -1,9 +1,9 @@
-// Free extents in order of their areas' age, and then of address: the first that is large enough, in O(log
-// n). The kernel hands out addresses downwards: by address alone a new area would be filled before the holes
-// of older ones.
+// Free extents in order of their sizes, and then of their areas' age and of address: the smallest that is
+// large enough, in O(log n). So large ones stay for large blocks. The kernel hands out addresses downwards:
+// by address alone a new area would be filled before the holes of older ones.
 //
-// STRUCTURE A treap: a search tree by that order, and a heap by priorities, which a hash of the address
-// makes. Each node knows the longest extent of its subtree.
+// STRUCTURE A treap: a search tree by that order, and a heap by priorities, which a hash of the record's
+// address makes.
 //
 // The links lie in the extents, which their owner keeps. Guarded by the owner's lock; never allocates.
 #pragma once
@@ -29,14 +29,11 @@ struct Extent {
 
   Address begin = 0;
   std::uint32_t chunks = 0;
-  std::uint32_t most = 0;  ///< of the subtree
   Area* area = nullptr;
   Extent *left = nullptr, *right = nullptr;
-  Extent *newer = nullptr,
-         *older = nullptr;        ///< of the unmerged ones (chunk_heap.h); `older` also of the spare ones
+  Extent* older = nullptr;        ///< of the spare ones
   std::uint32_t area_number = 0;  ///< of a free one: areas are counted as they come
   State state = State::used;
-  bool unmerged = false;
   bool mapped = false;  ///< a block that the program has by mmap
   bool aside = false;   ///< mapped: the program's mapping over free memory
 
@@ -52,72 +49,40 @@ class ExtentTree {
     insert(root_, extent);
   }
   void erase(Extent& extent) { erase(root_, extent); }
-  /// Gives it other bounds. Its place in the order stays.
-  void resize(Extent& extent, Address begin, std::uint32_t chunks) {
-    const Key before = key_of(extent);
-    extent.begin = begin;
-    extent.chunks = chunks;
-    refresh_to(root_, extent, before);
-  }
 
-  Extent* first_fit(std::uint32_t chunks) const {
-    Extent* at = root_;
-    while (at != nullptr && at->most >= chunks) {
-      if (at->left != nullptr && at->left->most >= chunks) {
-        at = at->left;
-      } else if (at->chunks >= chunks) {
-        return at;
-      } else {
-        at = at->right;
-      }
-    }
-    return nullptr;
-  }
-
-  /// The first extent that passes `fits(extent)` too, of as many as `looks` that are large enough; null: none
+  /// The first extent that passes `fits(extent)`, of as many as `looks` that have so many chunks; null: none
   /// does.
   template <class Fits>
-  Extent* first_fit(std::uint32_t chunks, unsigned looks, Fits&& fits) const {
-    return first_fit(root_, chunks, looks, fits);
+  Extent* best_fit(std::uint32_t chunks, unsigned looks, Fits&& fits) const {
+    Extent* found = nullptr;
+    upwards(root_, chunks, [&](Extent& extent) {
+      if (fits(extent)) found = &extent;
+      return found == nullptr && --looks != 0;
+    });
+    return found;
+  }
+  Extent* best_fit(std::uint32_t chunks) const {
+    return best_fit(chunks, 1, [](const Extent&) { return true; });
   }
 
-  /// Calls visit(extent) for those of at least so many chunks, last one first, until it returns false. The
+  /// Calls visit(extent) for those of at least so many chunks, largest first, until it returns false. The
   /// visit leaves the tree alone. Smaller ones cost no time, but for the way to the larger.
   template <class Visit>
-  void from_the_end(std::uint32_t chunks, Visit&& visit) const {
-    from_the_end(root_, chunks, visit);
+  void downwards(std::uint32_t chunks, Visit&& visit) const {
+    downwards(root_, chunks, visit);
   }
 
  private:
   struct Key {
-    std::uint32_t area_number;
+    std::uint32_t chunks, area_number;
     Address begin;
-    bool operator<(const Key& other) const {
-      return area_number != other.area_number ? area_number < other.area_number : begin < other.begin;
-    }
+    auto operator<=>(const Key&) const = default;
   };
-  static Key key_of(const Extent& extent) { return {extent.area_number, extent.begin}; }
-
-  template <class Fits>
-  static Extent* first_fit(Extent* at, std::uint32_t chunks, unsigned& looks, Fits& fits) {
-    if (at == nullptr || at->most < chunks || looks == 0) return nullptr;
-    if (Extent* const lower = first_fit(at->left, chunks, looks, fits)) return lower;
-    if (at->chunks >= chunks) {
-      if (looks == 0) return nullptr;
-      --looks;
-      if (fits(*at)) return at;
-    }
-    return first_fit(at->right, chunks, looks, fits);
-  }
+  static Key key_of(const Extent& extent) { return {extent.chunks, extent.area_number, extent.begin}; }
 
   static std::uint32_t priority(const Extent& extent) {
     // The node's own address: the bounds change.
     return static_cast<std::uint32_t>((reinterpret_cast<Address>(&extent) * 0x9e3779b97f4a7c15u) >> 32);
-  }
-  static void refresh(Extent& at) {
-    at.most = at.chunks;
-    if (at.left != nullptr) at.most = std::max(at.most, at.left->most);
-    if (at.right != nullptr) at.most = std::max(at.most, at.right->most);
   }
 
   static void split(Extent* from, Key key, Extent*& below, Extent*& above) {
@@ -126,23 +91,19 @@ class ExtentTree {
     } else if (key_of(*from) < key) {
       below = from;
       split(from->right, key, from->right, above);
-      refresh(*from);
     } else {
       above = from;
       split(from->left, key, below, from->left);
-      refresh(*from);
     }
   }
   static Extent* join(Extent* below, Extent* above) {
     if (below == nullptr) return above;
     if (above == nullptr) return below;
     Extent* const top = priority(*below) > priority(*above) ? below : above;
-    if (top == below) {
+    if (top == below)
       below->right = join(below->right, above);
-    } else {
+    else
       above->left = join(below, above->left);
-    }
-    refresh(*top);
     return top;
   }
 
@@ -156,26 +117,25 @@ class ExtentTree {
     } else {
       insert(key_of(extent) < key_of(*at) ? at->left : at->right, extent);
     }
-    refresh(*at);
   }
   static void erase(Extent*& at, Extent& extent) {
-    if (at == &extent) {
+    if (at == &extent)
       at = join(extent.left, extent.right);
-      return;
-    }
-    erase(key_of(extent) < key_of(*at) ? at->left : at->right, extent);
-    refresh(*at);
-  }
-  static void refresh_to(Extent* at, const Extent& extent, Key key) {
-    if (at != &extent) refresh_to(key < key_of(*at) ? at->left : at->right, extent, key);
-    refresh(*at);
+    else
+      erase(key_of(extent) < key_of(*at) ? at->left : at->right, extent);
   }
 
   template <class Visit>
-  static bool from_the_end(Extent* at, std::uint32_t chunks, Visit& visit) {
-    if (at == nullptr || at->most < chunks) return true;
-    return from_the_end(at->right, chunks, visit) && (at->chunks < chunks || visit(*at)) &&
-           from_the_end(at->left, chunks, visit);
+  static bool upwards(Extent* at, std::uint32_t chunks, Visit&& visit) {
+    if (at == nullptr) return true;
+    if (at->chunks < chunks) return upwards(at->right, chunks, visit);
+    return upwards(at->left, chunks, visit) && visit(*at) && upwards(at->right, chunks, visit);
+  }
+  template <class Visit>
+  static bool downwards(Extent* at, std::uint32_t chunks, Visit&& visit) {
+    if (at == nullptr) return true;
+    return downwards(at->right, chunks, visit) &&
+           (at->chunks < chunks || (visit(*at) && downwards(at->left, chunks, visit)));
   }
 
   Extent* root_ = nullptr;

@@ -4,9 +4,24 @@
 
 namespace pinion {
 
-void FreeExtents::add(Extent& extent) {
-  add_alone(extent);
-  list(extent);
+Extent& FreeExtents::add(Extent& extent) {
+  const Area& area = *extent.area;
+  Extent* whole = &extent;
+  if (Extent* const lower = area.before(extent); lower != nullptr && lower->state == Extent::State::free) {
+    resize(*lower, lower->begin, lower->chunks + extent.chunks);
+    pool_.put(extent);
+    whole = lower;
+  } else {
+    add_alone(extent);
+  }
+  if (Extent* const upper = area.after(*whole); upper != nullptr && upper->state == Extent::State::free) {
+    const std::uint32_t chunks = upper->chunks;
+    remove(*upper);
+    pool_.put(*upper);
+    resize(*whole, whole->begin, whole->chunks + chunks);
+  }
+  area.place(*whole);
+  return *whole;
 }
 
 void FreeExtents::add_rest(const Extent& of, Address begin, std::uint32_t chunks) {
@@ -15,7 +30,6 @@ void FreeExtents::add_rest(const Extent& of, Address begin, std::uint32_t chunks
   rest.chunks = chunks;
   rest.area = of.area;
   add_alone(rest);
-  if (of.unmerged) list(rest);
   rest.area->place(rest);
 }
 
@@ -31,12 +45,14 @@ void FreeExtents::remove(Extent& extent) {
   PINION_ASSERT(extent.state == Extent::State::free);
   extent.area->free_bytes -= extent.bytes();
   tree_.erase(extent);
-  unlist(extent);
 }
 
 void FreeExtents::resize(Extent& extent, Address begin, std::uint32_t chunks) {
   extent.area->free_bytes += (std::size_t{chunks} - extent.chunks) * kChunk;
-  tree_.resize(extent, begin, chunks);
+  tree_.erase(extent);
+  extent.begin = begin;
+  extent.chunks = chunks;
+  tree_.insert(extent);
 }
 
 Extent* FreeExtents::fit(std::uint32_t chunks, std::size_t alignment, Address& begin) const {
@@ -47,53 +63,11 @@ Extent* FreeExtents::fit(std::uint32_t chunks, std::size_t alignment, Address& b
   const auto fits = [&](const Extent& extent) {
     return aligned(extent) + std::size_t{chunks} * kChunk <= extent.end();
   };
-  Extent* found = tree_.first_fit(chunks, kLooks, fits);
+  Extent* found = tree_.best_fit(chunks, kLooks, fits);
   if (found == nullptr)
-    found = tree_.first_fit(chunks + static_cast<std::uint32_t>((alignment + kChunk - 1) / kChunk) - 1);
+    found = tree_.best_fit(chunks + static_cast<std::uint32_t>((alignment + kChunk - 1) / kChunk) - 1);
   if (found != nullptr) begin = aligned(*found);
   return found;
-}
-
-/// One of two free neighbours is always in the list.
-bool FreeExtents::merge() {
-  const bool any = unmerged_ != nullptr;
-  while (unmerged_ != nullptr) {
-    Extent* extent = unmerged_;
-    unlist(*extent);
-    const Area& area = *extent->area;
-    for (Extent* lower = area.before(*extent); lower != nullptr && lower->state == Extent::State::free;
-         lower = area.before(*extent))
-      extent = &join(*lower, *extent);
-    for (Extent* upper = area.after(*extent); upper != nullptr && upper->state == Extent::State::free;
-         upper = area.after(*extent))
-      join(*extent, *upper);
-    unlist(*extent);
-  }
-  return any;
-}
-
-Extent& FreeExtents::join(Extent& lower, Extent& upper) {
-  const std::uint32_t chunks = upper.chunks;
-  remove(upper);
-  pool_.put(upper);
-  resize(lower, lower.begin, lower.chunks + chunks);
-  lower.area->place(lower);
-  return lower;
-}
-
-void FreeExtents::list(Extent& extent) {
-  extent.unmerged = true;
-  extent.newer = nullptr;
-  extent.older = unmerged_;
-  if (unmerged_ != nullptr) unmerged_->newer = &extent;
-  unmerged_ = &extent;
-}
-
-void FreeExtents::unlist(Extent& extent) {
-  if (!extent.unmerged) return;
-  (extent.newer != nullptr ? extent.newer->older : unmerged_) = extent.older;
-  if (extent.older != nullptr) extent.older->newer = extent.newer;
-  extent.unmerged = false;
 }
 
 }  // namespace pinion

@@ -244,8 +244,9 @@ bool HugepageHeap::unmap(Range range) {
       piece.extent->area->advised.clear(piece.extent->range());
       piece.extent->area->locked.clear(piece.extent->range());
       const HeapLock lock(shard.mutex);
-      shard.heap.returned(piece,
-                          recycled == Recycled::zeroed ? ChunkHeap::Fate::discarded : ChunkHeap::Fate::kept);
+      const Address end = shard.heap.returned(
+          piece, recycled == Recycled::zeroed ? ChunkHeap::Fate::discarded : ChunkHeap::Fate::kept);
+      left.begin = std::max(left.begin, end);  // the next look begins at an extent
     }
     const auto has_excess = [&] {
       const HeapLock lock(shard.mutex);

@@ -12,7 +12,7 @@
 // freed one stays a block, and a fork goes without the mutexes and copies. Its exit leaves no figures.
 //
 // Policy of return: after each 16 MiB of frees a shard looks at its free hugepages with contents. It keeps as
-// many as half of its largest use, and 64 MiB at least; the rest is offered to the kernel, highest addresses
+// many as half of its largest use, and 64 MiB at least; the rest is offered to the kernel, largest extents
 // first. The kernel takes it when memory is short; until then a new block there costs no page fault. When the
 // kernel or the next allocator refuses memory, all goes back at once. Where the
 // process's addresses have a limit, 64 MiB stay in each shard, and free areas are unmapped: threads and

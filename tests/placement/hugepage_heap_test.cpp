@@ -233,6 +233,13 @@ TEST(HugepageHeap, AConstantLiveSetTakesAConstantAmountOfMemory) {
   EXPECT_LT(growth_of(20'000, 33 << 10, 36 << 10, 1), .02);
 }
 
+// As much as glibc.
+TEST(HugepageHeap, AConstantLiveSetOfMixedSizesTakesLittleMore) {
+  EXPECT_LT(growth_of(3'000, 33 << 10, 200 << 10, 1), .12);
+  EXPECT_LT(growth_of(1'000, 64 << 10, 512 << 10, 64 << 10), .22);
+  EXPECT_LT(growth_of(400, 33 << 10, 2'000 << 10, 1), .28);
+}
+
 TEST(HugepageHeap, AlignedBlocksFillTheHolesOfOthers) {
   EXPECT_LT(growth_of(10'000, 64 << 10, 64 << 10, 64 << 10), .02);
 }

@@ -39,7 +39,7 @@ TEST_F(ArenaTest, MappingsAreServedAndEndInPieces) {
   EXPECT_TRUE(is_filled(mapping + 3 * kMiB, 5 * kMiB, 7));
   EXPECT_TRUE(serves(mapping + 3 * kMiB, 5 * kMiB));
   char* const again = static_cast<char*>(process_heap().map(2 * kMiB));
-  EXPECT_EQ(again, mapping + kMiB) << "the lowest addresses";
+  EXPECT_EQ(again, mapping) << "the smallest hole";
   EXPECT_TRUE(is_filled(again, 2 * kMiB, 0));
   std::memset(again, 8, 2 * kMiB);
   EXPECT_TRUE(serves(again, 2 * kMiB));
