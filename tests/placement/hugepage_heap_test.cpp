@@ -233,7 +233,7 @@ TEST(HugepageHeap, AConstantLiveSetTakesAConstantAmountOfMemory) {
   EXPECT_LT(growth_of(20'000, 33 << 10, 36 << 10, 1), .02);
 }
 
-// As much as glibc.
+// The bounds leave room beyond what glibc takes.
 TEST(HugepageHeap, AConstantLiveSetOfMixedSizesTakesLittleMore) {
   EXPECT_LT(growth_of(3'000, 33 << 10, 200 << 10, 1), .12);
   EXPECT_LT(growth_of(1'000, 64 << 10, 512 << 10, 64 << 10), .22);
