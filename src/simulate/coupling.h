@@ -1,5 +1,5 @@
-// Who waits for whom among the ranks of a pattern: each message of a rank, with the one of its peer that it
-// needs. Values; a job's are made once and then only read.
+// Knows who waits for whom among the ranks of a pattern: each message of a rank has the one of its peer that
+// it needs. Values; a job's are made once and then only read.
 //
 // Between two ranks messages match in their order, as MPI matches those of one tag. A message and its match
 // lie in the same part of the two programs, and in the same turn of their main loops.
@@ -42,8 +42,8 @@ class Coupling {
   explicit Coupling(std::vector<RankMessages> ranks);
 
   bool empty() const { return needed_[0].empty(); }
-  /// What each message of that part of a rank's program needs. With rank kNobody it needs none, and with kAll
-  /// those of a collective: number `number` of collective().
+  /// Returns what each message of that part of a rank's program needs. With rank kNobody it needs none, and
+  /// with kAll those of a collective: number `number` of collective().
   const std::vector<MessageOf>& needed(std::size_t part, std::uint32_t rank) const {
     return needed_[part][rank];
   }

@@ -20,9 +20,9 @@ class Meetings {
   /// `simulated`: one rank of each kind. Both others outlive it.
   Meetings(const Workload& workload, const RankKinds& kinds, std::vector<std::uint32_t> simulated);
 
-  /// As the process of simulated rank `number` sees the others.
+  /// Returns the others as the process of simulated rank `number` sees them.
   Peers& peers_of(std::size_t number) { return members_[number]; }
-  /// Those who go on now since the last call.
+  /// Returns those who go on since the last call.
   std::vector<std::uint32_t> woken() { return std::exchange(woken_, {}); }
 
  private:

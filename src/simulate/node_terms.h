@@ -18,7 +18,7 @@ namespace pinion::simulate {
 /// as in the engine.
 class Helpers {
  public:
-  /// Of a node with so many ranks.
+  /// Makes the helpers of a node with so many ranks.
   Helpers(const Settings& settings, std::uint64_t ranks)
       : settings_(settings),
         idle_cores_(settings.cores ? std::max(0, settings.cores - static_cast<int>(ranks))
@@ -31,7 +31,7 @@ class Helpers {
            (settings_.policy == PolicyKind::aggressive || settings_.policy == PolicyKind::conservative);
   }
   void add(std::size_t process);
-  /// When a process's helper runs that would run at a time; empty: at that time.
+  /// Returns when a process's helper runs that would run at a time; empty: at that time.
   std::function<Time(Time)> turn_after(std::size_t process, std::size_t processes) const;
   void attend(std::size_t number, Process& process);
 

@@ -27,7 +27,7 @@ struct Levels {
   runlog::Timeline timeline;  ///< of `registered`, from 0 on
 };
 
-/// What a process has of its node.
+/// The terms that a process has of its node.
 struct RankTerms {
   TimeBudget::Settings budget;
   double delays_threads = 0;  ///< by its helper's work

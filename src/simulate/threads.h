@@ -78,7 +78,7 @@ class Threads final : public CallUser {
   /// Returns when the thread that ran longest had done its last operation.
   Time ended() const { return ended_; }
   const HeldLeases& leases() const { return leases_; }
-  /// From now on its threads wait for these peers, which outlive it.
+  /// Lets its threads wait for these peers, which outlive it.
   void meet_peers(Peers& peers) { peers_ = &peers; }
   bool wait_for_peers() const { return waits_for_peers_ != kNobody; }
   void peers_came(Time now);
