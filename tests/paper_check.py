@@ -202,7 +202,7 @@ class Arguments(unittest.TestCase):
     def test_bad_ones(self):
         for arguments, reason in (
                 (("--figure", "4"), "valid: 2, 3, 5, 6, 8, 9, 10, 11, 12, 13, 14"), (("--table", "0"), "valid: 1, 2, 3, 4"),
-                (("--section", "4"), "valid: 4.3"), (("--figure", "2", "--all"), "not allowed with"), ((), "required"),
+                (("--section", "4"), "valid: abstract, 4.3"), (("--figure", "2", "--all"), "not allowed with"), ((), "required"),
                 (("firehose", "--section", "1"), "valid: none"), (("nobody", "--all"), "invalid choice"),
                 (("--figure", "3", "--from", "file"), "valid: --figure 2, --figure 9"),
                 (("--all", "--from", "file"), "--from goes with"), (("--figure", "9", "--from", "nowhere"), "No such file")):

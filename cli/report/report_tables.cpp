@@ -42,8 +42,7 @@ bool acts(const Report& r) { return r.retention == to_string(RetentionKind::help
 
 const char* const kTimeTitle = "Time lost to registration, mean over ranks";
 const char* const kPredictionMeaning =
-    "Errors are shares of the time between two uses. Li et al. (CF'11) print 74.89 % and 94.68 % for NAS "
-    "benchmarks.";
+    "Errors are shares of the time between two uses. Li et al. (CF'11): 74.89 %, 94.68 %.";
 const char* const kRegisteredMeaning =
     "Leave-pinned keeps everything registered; oracle holds only the memory under transfer, the least "
     "possible. Both are computed from this run's transfers.";
