@@ -177,7 +177,8 @@ TEST(VerbsFront, PluginsComeAndGo) {
   }
 }
 
-/// One segment of the arena, in the domain of local keys and in that of peers.
+/// Few segments of the arena, in the domain of local keys and in that of peers: each is registered as far as
+/// it is used, and later blocks lie in the next one.
 TEST(VerbsFront, TheArenaServesPeersWhereTheUserAllowsIt) {
   const auto lib =
       std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path().parent_path() / "lib";
@@ -187,13 +188,13 @@ TEST(VerbsFront, TheArenaServesPeersWhereTheUserAllowsIt) {
                "verbs_front_program", heap)
         .output;
   };
-  EXPECT_EQ(output(""), "1 local, 8 remote\ndone\n");
-  EXPECT_EQ(output(",preregister-remote=yes"), "1 local, 1 remote\ndone\n");
-  EXPECT_EQ(output(",preregister-remote=yes,preregister-alias=yes"), "1 local, 1 remote\ndone\n");
+  EXPECT_EQ(output(""), "2 local, 8 remote\ndone\n");
+  EXPECT_EQ(output(",preregister-remote=yes"), "2 local, 3 remote\ndone\n");
+  EXPECT_EQ(output(",preregister-remote=yes,preregister-alias=yes"), "2 local, 3 remote\ndone\n");
   EXPECT_EQ(run("blocks", "retention=on-demand,remote-keys=strict,preregister=64M,preregister-remote=yes", "",
                 "verbs_front_program", heap)
                 .output,
-            "1 local, 8 remote\ndone\n");
+            "2 local, 8 remote\ndone\n");
 }
 
 TEST(VerbsFront, IsNotThereUnlessAskedFor) {
