@@ -118,7 +118,7 @@ std::string strategies_title(const Strategies& strategies);
 /// The report's own strategy has the figures of the run.
 Table strategies_table(const Strategies& strategies, const runlog::Report& report);
 extern const char* const kWhatIfMeaning;
-/// Of those with other limits and budgets, the ones that no other beats.
+/// Lists the strategies with other limits and budgets that no other one beats.
 Table what_if_table(const Strategies& strategies);
 Table grid_table(const WhatIfGrid& grid);
 /// The tables as lines, each after `indent`.

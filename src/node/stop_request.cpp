@@ -7,6 +7,7 @@
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include <array>
 #include <atomic>
 #include <cerrno>
 #include <cstdio>
@@ -88,8 +89,13 @@ constexpr int kFlags = O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC;
 
 constinit std::atomic<bool> g_asked{false};
 
-std::string own_path(unsigned i) {
-  return std::string(kDirectory) + "/" + name_of(pid_namespace(), ::getpid(), i);
+/// The names of the requests to this process.
+std::array<std::string, kNames> own_paths() {
+  std::array<std::string, kNames> paths;
+  const std::uint64_t space = pid_namespace();
+  for (unsigned i = 0; i < kNames; ++i)
+    paths[i] = std::string(kDirectory) + "/" + name_of(space, ::getpid(), i);
+  return paths;
 }
 
 bool may_be_believed(const std::string& path) {
@@ -100,9 +106,8 @@ bool may_be_believed(const std::string& path) {
 /// Returns what `use` does with the request to this process; false: there is none.
 bool with_request(const std::function<bool(const File&)>& use) {
   bool result = false;
-  for (unsigned i = 0; i < kNames && !result; ++i) {
-    const std::string path = own_path(i);
-    if (!may_be_believed(path)) continue;
+  for (const std::string& path : own_paths()) {
+    if (result || !may_be_believed(path)) continue;
     with_own_files([&] {
       const File file(::open(path.c_str(), O_RDWR | kFlags));
       Content content{};
@@ -130,8 +135,8 @@ void StopRequest::answer(std::uint64_t registered) {
 
 void StopRequest::remove() const {
   if (!answered_) return;
-  for (unsigned i = 0; i < kNames; ++i)
-    if (const std::string path = own_path(i); may_be_believed(path)) ::unlink(path.c_str());
+  for (const std::string& path : own_paths())
+    if (may_be_believed(path)) ::unlink(path.c_str());
 }
 
 // ---- on the other side ----
@@ -190,6 +195,7 @@ Error failed(pid_t process, const char* what) {
 void remove_abandoned() {
   DIR* const directory = ::opendir(kDirectory);
   if (directory == nullptr) return;
+  const std::uint64_t own = pid_namespace();
   while (const dirent* entry = ::readdir(directory)) {
     unsigned long long space = 0;
     int process = 0;
@@ -197,7 +203,7 @@ void remove_abandoned() {
     struct stat status {};
     if (std::strncmp(entry->d_name, kPrefix, std::strlen(kPrefix)) == 0 &&
         std::sscanf(entry->d_name + std::strlen(kPrefix), "%llu-%d.%u", &space, &process, &i) == 3 &&
-        space == pid_namespace() && process > 0 && name_of(space, process, i) == entry->d_name &&
+        space == own && process > 0 && name_of(space, process, i) == entry->d_name &&
         !process_stat(process).read &&
         ::fstatat(::dirfd(directory), entry->d_name, &status, AT_SYMLINK_NOFOLLOW) == 0 &&
         is_of(status, ::geteuid()))

@@ -37,16 +37,14 @@ bool Admission::fits(Range want, std::uint64_t others, const std::vector<Region*
          budget.regions() - gone.size() < budget.limits().regions && device_has_room(want, gone);
 }
 
-bool Admission::fits_twice(Range pages) const {
-  const Budget& budget = *context_.budget;
-  return budget.regions() < budget.limits().regions &&
-         budget.bytes() + pages.bytes() <= budget.most_bytes() && device_has_room(pages);
-}
+bool Admission::fits_twice(Range pages) const { return have_room(pages.bytes(), pages); }
 
-bool Admission::within_limits(Range want) const {
+bool Admission::within_limits(Range want) const { return have_room(table_.unreserved(want), want); }
+
+bool Admission::have_room(std::size_t bytes, Range pages) const {
   const Budget& budget = *context_.budget;
-  return budget.bytes() + table_.unreserved(want) <= budget.most_bytes() &&
-         budget.regions() < budget.limits().regions && device_has_room(want);
+  return budget.bytes() + bytes <= budget.most_bytes() && budget.regions() < budget.limits().regions &&
+         device_has_room(pages);
 }
 
 bool Admission::could_ever_fit(Range want) const {

@@ -52,6 +52,9 @@ class Admission {
   Error device_limit_error(std::size_t needed) const;
 
  private:
+  /// Whether the limits leave room for a region more of `pages`, of which so many bytes are to be reserved.
+  bool have_room(std::size_t bytes, Range pages) const;
+
   DomainContext& context_;
   RegionTable& table_;
   DeviceCaps caps_;  ///< of the device, as it was opened

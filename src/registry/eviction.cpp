@@ -20,8 +20,10 @@ std::vector<Region*> Eviction::for_request(Range want) {
 bool Eviction::raise_peak_goal(Range want) {
   Budget& budget = *context_.budget;
   if (!budget.peak_goal().pursued() || admission_.fits(want) || !admission_.within_limits(want)) return false;
-  const std::uint64_t others = admission_.held_by_others();
-  const std::uint64_t all = others + table_.reserved_bytes() + table_.unreserved(want);
+  const auto held = [&, others = admission_.held_by_others()] {
+    return others + table_.reserved_bytes() + table_.unreserved(want);
+  };
+  const std::uint64_t all = held();
   // Regions overlap, as in until().
   std::vector<const Region*> idle;
   table_.for_each([&](const Region* region) {
@@ -29,7 +31,7 @@ bool Eviction::raise_peak_goal(Range want) {
     return true;
   });
   for (const Region* region : idle) table_.take_out(region->range());
-  const std::uint64_t least = others + table_.reserved_bytes() + table_.unreserved(want);
+  const std::uint64_t least = held();
   for (const Region* region : idle) table_.put_back(region->range());
   budget.raise_peak_goal(least > budget.desired_bytes() ? least : all);
   return true;

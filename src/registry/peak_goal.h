@@ -17,7 +17,7 @@ class PeakGoal {
  public:
   static constexpr std::uint64_t kAny = UINT64_MAX;
 
-  /// From now on. Until then there is no goal.
+  /// Begins: until then there is no goal.
   void pursue() { pursued_.store(true, std::memory_order_relaxed); }
   bool pursued() const { return pursued_.load(std::memory_order_relaxed); }
 
@@ -27,16 +27,16 @@ class PeakGoal {
     return pursued() && granted_.load(std::memory_order_relaxed) > 0 ? bytes_.load(std::memory_order_relaxed)
                                                                      : kAny;
   }
-  /// So many bytes are, or have to be, registered at a time. Callers exclude each other.
+  /// Notes that so many bytes are, or have to be, registered at a time. Callers exclude each other.
   void raise_to(std::uint64_t bytes) {
     if (bytes > bytes_.load(std::memory_order_relaxed)) bytes_.store(bytes, std::memory_order_relaxed);
   }
 
-  /// Letting regions go for the goal may cost so much from now on.
+  /// Sets what letting regions go for the goal may cost from now on.
   void grant(double pages) {
     granted_.store(static_cast<std::int64_t>(std::min(pages, 1e18)), std::memory_order_relaxed);
   }
-  /// A region has gone that takes so much to register again.
+  /// Notes that a region has gone that takes so much to register again.
   void spend(double pages) {
     granted_.fetch_sub(static_cast<std::int64_t>(pages) + 1, std::memory_order_relaxed);
   }

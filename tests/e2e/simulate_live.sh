@@ -11,6 +11,7 @@ heavy_session=yes
 source "$(dirname "${BASH_SOURCE[0]}")/common.bash"
 
 placement=
+bound=(--time-budget 20%)
 
 # agrees NAME RETENTION RANKS PROGRAM ARGUMENTS...
 agrees() {
@@ -25,10 +26,10 @@ agrees() {
 compare() {
   local name=$1 retention=$2 n=$3
   shift 3
-  under "--retention $retention --time-budget 20% --device emulated --nic connectx $placement" "$n" "$@"
+  under "--retention $retention ${bound[*]} --device emulated --nic connectx $placement" "$n" "$@"
   verified || fail "$name: the program: $(cat "$work/out" "$work/err")"
   "$pinion" report --json "$work/log" >"$work/live.json" || fail "$name: no report"
-  "$pinion" simulate "$work/log" --json --retention "$retention" --time-budget 20% >"$work/simulated.json" ||
+  "$pinion" simulate "$work/log" --json --retention "$retention" "${bound[@]}" >"$work/simulated.json" ||
     fail "$name: no simulation"
   python3 - "$name" "$work/live.json" "$work/simulated.json" <<'PYTHON'
 import json, sys

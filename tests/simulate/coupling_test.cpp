@@ -10,10 +10,13 @@
 #include "simulate/pattern.h"
 #include "simulate/rank_kinds.h"
 #include "simulate/simulation.h"
+#include "support/rank_kinds.h"
 #include "support/test_name.h"
 
 namespace pinion::simulate {
 namespace {
+
+using test::all_apart;
 
 const CostModel kNic{"test", 246, 16000, 62, 4000, {}};
 const CostModel kFree{"free", 0, 0, 0, 0, {}};
@@ -36,13 +39,6 @@ Settings under(RetentionKind retention) {
   settings.retention = retention;
   settings.nic = kNic;
   return settings;
-}
-
-RankKinds all_apart(const Workload& workload) {
-  RankKinds kinds;
-  kinds.count = static_cast<std::uint32_t>(workload.ranks.size());
-  for (std::uint32_t rank = 0; rank < kinds.count; ++rank) kinds.of_rank.push_back(rank);
-  return kinds;
 }
 
 /// Gives `rank` a NIC of its own, and the others one whose calls take no time.

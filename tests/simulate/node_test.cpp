@@ -7,11 +7,14 @@
 #include <cstring>
 
 #include "simulate/simulation.h"
+#include "support/rank_kinds.h"
 #include "support/runlog_files.h"
 #include "support/test_name.h"
 
 namespace pinion::simulate {
 namespace {
+
+using test::all_apart;
 
 const CostModel kNic{"test", 246, 16000, 62, 4000, {}};
 
@@ -37,14 +40,6 @@ Workload independent(const std::string& text) {
   Workload workload = pattern(text);
   workload.coupling = {};
   return workload;
-}
-
-/// Each rank is of a kind of its own.
-RankKinds all_apart(const Workload& workload) {
-  RankKinds kinds;
-  kinds.count = static_cast<std::uint32_t>(workload.ranks.size());
-  for (std::uint32_t rank = 0; rank < kinds.count; ++rank) kinds.of_rank.push_back(rank);
-  return kinds;
 }
 
 void expect_equal(const Result& a, const Result& b) {

@@ -25,7 +25,7 @@ int outermost(Call call, void (*before)(), void (*after)()) {
 
 inline void nothing() {}
 
-/// The same for an initialization.
+/// Runs an initialization in the same way.
 template <class Call>
 int begins(Call call, void (*after)()) {
   return outermost(
