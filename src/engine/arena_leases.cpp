@@ -42,9 +42,10 @@ Range ArenaLeases::begin_opening(int domain, Range request) {
   const Range found = arena_.devices().at(request.begin);
   if (!found.contains(request)) return {};
   if (monotonic_now() < first_service(domain, found).not_before.load(std::memory_order_relaxed)) return {};
+  // Without the mutex: a thread that forks holds the heap's mutexes, and may wait for this one.
+  heap_.cut_unused(request.begin);
   const HeldSignals held;
   const MutexLock lock(mutex_);
-  heap_.cut_unused(request.begin);
   const Range segment = arena_.devices().at(request.begin);
   const bool is_open = std::any_of(open_.begin(), open_.end(), [&](const Open& open) {
     return open.domain == domain && open.segment == segment;
