@@ -21,7 +21,7 @@ void in_child(F&& f) {
     const pid_t child = ::fork();
     ASSERT_GE(child, 0);
     if (child == 0) {
-      if (kSanitized) ::alarm(60);
+      if (kSanitized) ::alarm(20);
       f();
       std::fflush(nullptr);
       ::_exit(testing::Test::HasFailure() ? 1 : 0);
