@@ -26,9 +26,18 @@ std::uint64_t now_ns(clockid_t clock) {
 struct Share {
   std::uint64_t puts, gets, atomics, hits, misses, waited, messaged, moves, refusals, distinct_buckets;
   std::uint64_t bookkeeping_ns, sampled_hits, hit_ns, timed_hits, miss_ns, timed_misses;
-  std::uint64_t exposed_peak_bytes, pins, unpins, victim_hits, recalls, cut_off;
+  std::uint64_t exposed_peak_bytes, pins, unpins, pin_ns, unpin_ns, victim_hits, recalls, cut_off;
+  std::uint64_t local_pins;
   double seconds, cpu_seconds;
 };
+
+/// Registrations of this process that were not for its peers.
+std::uint64_t local_pins(std::uint64_t for_peers) {
+  struct pinion_statistics s {};
+  s.size = sizeof s;
+  must(pinion_statistics(nullptr, &s));
+  return s.registrations - std::min(s.registrations, for_peers);
+}
 
 double ratio(double part, double whole) { return whole > 0 ? part / whole : 0; }
 
@@ -97,6 +106,8 @@ void Job::open(std::size_t heap_bytes) {
   }
   if (!options_.provider.empty()) options.provider = options_.provider.c_str();
   if (!options_.strategy.empty()) options.strategy = options_.strategy.c_str();
+  if (!options_.sharing.empty()) options.sharing = options_.sharing.c_str();
+  if (!options_.rides.empty()) options.rides = options_.rides.c_str();
   options.memory = options_.memory;
   options.victims = options_.victims;
   options.bucket = options_.bucket;
@@ -161,9 +172,12 @@ std::map<std::string, double> Job::figures() {
                   s.exposed_peak_bytes,
                   s.pins,
                   s.unpins,
+                  s.pin_ns,
+                  s.unpin_ns,
                   s.victim_hits,
                   s.recalls,
                   s.cut_off,
+                  local_pins(s.pins),
                   seconds_,
                   cpu_seconds_};
   const std::vector<Share> shares = gather(own);
@@ -202,6 +216,11 @@ std::map<std::string, double> Job::figures() {
           {"pins", sum(&Share::pins)},
           {"unpins", sum(&Share::unpins)},
           {"victim_hits", sum(&Share::victim_hits)},
+          {"victim_share", ratio(sum(&Share::victim_hits), sum(&Share::moves))},
+          {"move_us", (ratio(sum(&Share::pin_ns), sum(&Share::pins)) +
+                       ratio(sum(&Share::unpin_ns), sum(&Share::unpins))) /
+                          1000},
+          {"local_pins", sum(&Share::local_pins)},
           {"recalls", sum(&Share::recalls)},
           {"cut_off", sum(&Share::cut_off)},
           {"remote_cpu_us", ratio(sum(&Share::cpu_seconds) - shares[0].cpu_seconds, puts) * 1e6}};

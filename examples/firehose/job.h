@@ -23,7 +23,7 @@ struct Place {
 };
 
 struct JobOptions {
-  std::string provider, strategy;
+  std::string provider, strategy, sharing, rides;
   std::uint64_t memory = 0, victims = 0, bucket = 0;
   bool all_memory = false;  ///< exposes the whole address space instead of the heap
   bool hugepages = false;   ///< the heap lies in some, where the kernel has them

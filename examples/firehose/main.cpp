@@ -90,6 +90,9 @@ CLI::App* add_client(CLI::App& app, Options& options, const std::string& name, c
   client->add_option("--provider", job.provider, "of libfabric (shm, tcp, sockets, verbs, ...)");
   client->add_option("--strategy", job.strategy,
                      "firehose, pin-everything, rendezvous, rendezvous-unpin, bounce [firehose]");
+  client->add_option("--sharing", job.sharing,
+                     "firehoses of a peer: lending, or the paper's static [lending]");
+  client->add_option("--rides", job.rides, "small data travels with its miss: on, or the paper's off [on]");
   add_size(*client, "--memory", job.memory, 1, "M: bytes of a process that peers may keep registered");
   add_size(*client, "--victims", job.victims, 1, "MAXVICTIM: bytes beside it, registered and unused");
   add_size(*client, "--bucket", job.bucket, 1, "bytes of a bucket, a power of two");

@@ -50,6 +50,12 @@ struct pinion_firehose_options {
   size_t segment_count;
   pinion_firehose_handler handlers[PINION_FIREHOSE_HANDLERS];
   void* handler_context;
+  /* Of strategy firehose. The firehoses of a peer: `lending` (NULL), or `static`, the paper's: M / (bucket *
+     (processes - 1)), and none is asked for ahead. The same in all processes. */
+  const char* sharing;
+  /* Of strategy firehose. Data of a small put or get travels with its miss: `on` (NULL); or `off`, as in the
+     paper. */
+  const char* rides;
 };
 
 int pinion_firehose_open(const struct pinion_firehose_options* options,
@@ -172,6 +178,9 @@ struct pinion_firehose_statistics {
   uint64_t cut_off;            /* peers that did not let go in time */
   /* Figures of the initiator. */
   uint64_t packed; /* of `messaged`: small pieces of put_v and get_v that travelled together */
+  /* Figures of the owner: sums of the times of its registrations and deregistrations, their queue included.
+   */
+  uint64_t pin_ns, unpin_ns;
 };
 
 int pinion_firehose_statistics(const pinion_firehose* firehose,

@@ -176,6 +176,12 @@ int check_waiting(const char* name, pinion_firehose* firehose) {
   return check_may_wait(name);
 }
 
+/// `given` is null, or one of the two names.
+Error check_choice(const char* option, const char* given, const char* usual, const char* other) {
+  if (!given || std::strcmp(given, usual) == 0 || std::strcmp(given, other) == 0) return {};
+  return Error::make(EINVAL, "pinion_firehose_open: %s `%s`: valid are %s, %s", option, given, usual, other);
+}
+
 Error check_options(const pinion_firehose_options& options) {
   const char* const name = "pinion_firehose_open";
   if (options.processes > 0 && options.process >= options.processes)
@@ -188,7 +194,8 @@ Error check_options(const pinion_firehose_options& options) {
                        name, static_cast<unsigned long long>(options.bucket));
   if (options.segment_count > 0 && !options.segments)
     return Error::make(EINVAL, "%s: the segments are NULL", name);
-  return {};
+  if (Error error = check_choice("sharing", options.sharing, "lending", "static")) return error;
+  return check_choice("rides", options.rides, "on", "off");
 }
 
 }  // namespace

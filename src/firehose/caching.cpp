@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
+#include <cstring>
 #include <utility>
 
 #include "base/assert.h"
@@ -20,11 +21,14 @@ namespace {
 /// A rendezvous has no bound: more buckets than memory has.
 constexpr std::uint64_t kUnbounded = std::uint64_t{1} << 30;
 
+bool is(const char* option, const char* name) { return option && std::strcmp(option, name) == 0; }
+
 Quota quota_of(const pinion_firehose_options& options, std::size_t bucket, Peer processes, Keeps keeps) {
   if (keeps != Keeps::firehoses)
     return {Sharing::static_share, kUnbounded, keeps == Keeps::registrations ? kUnbounded : 0, processes};
   const std::uint64_t memory = memory_for_peers(options);
   Quota quota;
+  if (is(options.sharing, "static")) quota.sharing = Sharing::static_share;
   quota.buckets = memory / bucket;
   quota.victims = options.victims ? options.victims / bucket : quota.buckets / 16;
   quota.processes = processes;
@@ -41,14 +45,16 @@ bool is_sampled() {
 }  // namespace
 
 Caching::Caching(Ways& ways, Keeps keeps)
+    : Caching(ways, keeps, quota_of(ways.options, ways.options.bucket, ways.endpoint->peers(), keeps)) {}
+
+Caching::Caching(Ways& ways, Keeps keeps, const Quota& quota)
     : ways_(ways),
       keeps_(keeps),
       size_(ways.options.bucket),
+      rides_(keeps == Keeps::firehoses && !is(ways.options.rides, "off")),
       most_light_(ways.endpoint->capabilities().max_message - kMostMessage),
-      initiator_(ways.endpoint->peers(),
-                 quota_of(ways.options, size_.bytes(), ways.endpoint->peers(), keeps).first_limit(),
-                 size_.end()),
-      owning_(ways, size_, quota_of(ways.options, size_.bytes(), ways.endpoint->peers(), keeps)),
+      initiator_(ways.endpoint->peers(), quota.first_limit(), quota.end_of_walks(size_.end())),
+      owning_(ways, size_, quota),
       times_(ways.endpoint->peers()) {}
 
 // ---- events and their actions
@@ -155,7 +161,7 @@ void Caching::ask(std::span<Part* const> parts) {
       needed[i] = initiator_.need(parts[i]->peer, size_.of(parts[i]->remote), *parts[i]);
       send_messages();
     }
-    send_question(keeps_ == Keeps::firehoses && parts.size() == 1 ? parts[0] : nullptr);
+    send_question(rides_ && parts.size() == 1 ? parts[0] : nullptr);
   });
   for (std::size_t i = 0; i < parts.size(); ++i) go_on(*parts[i], needed[i]);
 }

@@ -45,6 +45,8 @@ class Caching final : public Strategy {
  private:
   using Need = Initiator::Need;
 
+  Caching(Ways& ways, Keeps keeps, const Quota& quota);
+
   template <class Event>
   void run(Event&& event);
   void send(const Initiator::Sent& sent);
@@ -62,6 +64,7 @@ class Caching final : public Strategy {
   Ways& ways_;
   const Keeps keeps_;
   const BucketSize size_;
+  const bool rides_;              ///< a small part's data travels with its miss
   const std::size_t most_light_;  ///< bytes of a part that one message carries
 
   mutable Mutex mutex_;  ///< guards the initiator's slow calls, too

@@ -42,7 +42,8 @@ class BasicInitiator {
   using Firehose = BasicFirehose<Atomics>;
   using Waiter = BasicWaiter<Atomics>;
 
-  /// `first_limit`: firehoses at each peer, until the peer sends another. All buckets are below `end`.
+  /// `first_limit`: firehoses at each peer, until the peer sends another. Buckets ahead are asked for below
+  /// `end`.
   BasicInitiator(Peer peers, std::uint32_t first_limit, Bucket end = ~Bucket{0}) : end_(end), peers_(peers) {
     for (PeerState& peer : peers_) peer.limit = first_limit;
   }

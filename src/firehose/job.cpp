@@ -123,6 +123,7 @@ Error Job::join() {
   if (Error error = ways_.endpoint->connect()) return error;
   if (Error error = ways_.strategy->open()) return error;
   options.provider = options.directory = options.strategy = nullptr;  // the caller's
+  options.sharing = options.rides = nullptr;
   options.segments = nullptr;
   start_threads();
   return {};

@@ -28,6 +28,12 @@ Exposes can_expose(const char* provider) {
   return name.starts_with("shm") || name.starts_with("sm2") ? Exposes::own_segments : Exposes::everything;
 }
 
+void count(Time since, TypicalTime& typical, Duration& sum) {
+  const Duration time = monotonic_now() - since;
+  typical.add(time);
+  sum += time;
+}
+
 /// Keeps the object reachable for ever.
 template <class T>
 T& kept(T* object) {
@@ -157,7 +163,7 @@ void Owning::pin(const OwnerAction& task) {
   pinning_ = false;
   run([&]() REQUIRES(mutex_) {
     if (error) return owner_.pin_failed(task.ref, error.code);
-    pin_time_.add(monotonic_now() - task.since);
+    count(task.since, pin_time_, spent_.pins);
     owner_.moves_take(pin_time_.get() + unpin_time_.get());
     owner_.pinned(task.ref, parts);
   });
@@ -166,7 +172,7 @@ void Owning::pin(const OwnerAction& task) {
 void Owning::unpin(const OwnerAction& task) {
   pins_.unpin(task.ref.bucket);
   run([&]() REQUIRES(mutex_) {
-    unpin_time_.add(monotonic_now() - task.since);
+    count(task.since, unpin_time_, spent_.unpins);
     owner_.moves_take(pin_time_.get() + unpin_time_.get());
     owner_.unpinned(task.ref);
   });
@@ -306,6 +312,8 @@ void Owning::add_to(struct pinion_firehose_statistics& out) const {
   out.victim_hits = owner.victim_hits;
   out.recalls = owner.recalls;
   out.cut_off = owner.cut_off;
+  out.pin_ns = static_cast<std::uint64_t>(spent_.pins);
+  out.unpin_ns = static_cast<std::uint64_t>(spent_.unpins);
 }
 
 }  // namespace pinion::firehose

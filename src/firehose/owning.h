@@ -91,6 +91,11 @@ class Owning final : Occupant {
 
   std::atomic<std::uint64_t> missing_{0};  ///< bytes that leases lack
   TypicalTime pin_time_, unpin_time_;      ///< both include the wait for the agent
+
+  struct Sums {
+    Duration pins = 0, unpins = 0;
+  };
+  Sums spent_ GUARDED_BY(mutex_);  ///< of the same times
 };
 
 }  // namespace pinion::firehose

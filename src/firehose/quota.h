@@ -33,6 +33,8 @@ struct Quota {
     const std::uint32_t equal = static_firehoses();
     return sharing == Sharing::static_share ? equal : std::max(equal, kFirstLent);
   }
+  /// No bucket at or beyond it is asked for ahead; the paper asks for none. All buckets are below `end`.
+  Bucket end_of_walks(Bucket end = ~Bucket{0}) const { return sharing == Sharing::static_share ? 0 : end; }
   /// With fewer free buckets, an owner that lends takes firehoses back.
   std::uint64_t reserve() const { return std::clamp<std::uint64_t>(buckets / 16, 1, kMostReserve); }
 

@@ -65,6 +65,14 @@ for memory in 192K 1M 64M; do
   verified_on_some random-put --puts 1000 --sets 64K 2M --window 8 --provider "$provider" --memory "$memory"
 done
 
+# The paper's own algorithm, and ours, with less memory than is put to.
+for own in "" "--sharing static --rides off"; do
+  # shellcheck disable=SC2086
+  verified random-put --puts 2000 --sets 1M --processes 3 --provider "$provider" --bucket 4K --memory 64K --victims 16K --figures $own
+  [ "$(figure pinned_bytes)" -le 81920 ] && [ "$(figure unpins)" -gt 0 ] || fail "beyond M: $own: $(cat "$work/out")"
+done
+[ "$(figure messaged)" = 0 ] || fail "every miss waits for its bucket: $(cat "$work/out")"
+
 verified exchange --piece 3M --hugepages --processes 2 --provider "$provider"
 verified random-put --puts 2000 --sets 256K --window 32 --scattered --processes 3 --provider "$provider"
 

@@ -106,6 +106,57 @@ TEST_P(FirehoseJob, PutsAndGetsOfAnySizeAndAlignment) {
   });
 }
 
+// Equal parts for all peers, whatever they want; a miss is answered before its data leaves; no walk asks
+// ahead.
+TEST(FirehoseOfThePaper, HasStaticSharesAndNoRiders) {
+  constexpr std::size_t kBucket = 4096;
+  TemporaryDirectory directory;
+  Processes all(3, [&](unsigned process) {
+    pinion_firehose_options options{};
+    options.bucket = kBucket;
+    options.memory = 16 * kBucket;
+    options.victims = 4 * kBucket;
+    options.sharing = "static";
+    options.rides = "off";
+    FirehoseMember member("tcp;ofi_rxm", directory.path(), process, 3, options);
+    char* const mine = map_memory(32 * kBucket);
+    const auto heaps = member.exchange(mine);
+    std::uint64_t value = 0;
+    for (unsigned i = 0; i < 40 && process == 1; ++i, ++value)
+      ASSERT_EQ(pinion_firehose_put(member.firehose, 0, heaps[0] + i % 32 * kBucket, &value, sizeof value), 0)
+          << pinion_last_error();
+    member.barrier();
+    const auto statistics = member.statistics();
+    if (process == 1) {
+      EXPECT_EQ(statistics.riders, 0U);
+      EXPECT_EQ(statistics.misses, statistics.moves) << "one bucket a miss";
+      EXPECT_LE(statistics.buckets, 8U) << "F of 16 buckets and two peers";
+      EXPECT_GT(statistics.moves, 31U);
+    }
+    if (process == 0) {
+      EXPECT_LE(statistics.exposed_peak_bytes, options.memory + options.victims);
+      EXPECT_GT(statistics.unpins, 0U);
+      EXPECT_GT(statistics.unpin_ns, 0U);
+      EXPECT_GT(statistics.pin_ns, statistics.pins);
+    }
+    member.barrier();
+  });
+  if (all.skipped()) GTEST_SKIP() << "no provider tcp;ofi_rxm";
+}
+
+TEST(FirehoseOfThePaper, OptionsThatAreNoneAreRefused) {
+  pinion_firehose* firehose = nullptr;
+  pinion_firehose_options options{};
+  options.size = sizeof options;
+  options.sharing = "equal";
+  EXPECT_EQ(pinion_firehose_open(&options, &firehose), EINVAL);
+  EXPECT_STREQ(pinion_last_error(), "pinion_firehose_open: sharing `equal`: valid are lending, static");
+  options.sharing = "static";
+  options.rides = "no";
+  EXPECT_EQ(pinion_firehose_open(&options, &firehose), EINVAL);
+  EXPECT_STREQ(pinion_last_error(), "pinion_firehose_open: rides `no`: valid are on, off");
+}
+
 TEST_P(FirehoseJob, ManyUnderWayByHandlesImplicitAndScattered) {
   run(3, [](FirehoseMember& member) {
     constexpr unsigned kPuts = 500;

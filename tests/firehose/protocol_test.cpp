@@ -219,6 +219,16 @@ TEST(FirehoseAtomics, AWaitInsideProgressIsFound) {
   expect_right(job);
 }
 
+// A bucket is registered in the place of one whose deregistration is still under way.
+TEST_P(EachSharing, MoreThanTheBoundIsFound) {
+  MadeJob job = job_of(quota(GetParam(), 1, 1, 2));
+  job.puts = {{}, {{0, {0}}, {0, {1}}, {0, {2}}, {0, {0}}}};
+  job.fault = Fault::unpins_count_at_once;
+  EXPECT_EQ(explore(job, kMost).violation, "more than M + MAXVICTIM is registered");
+  job.fault = Fault::none;
+  expect_right(job);
+}
+
 // The model finds faults.
 class EachFault : public ::testing::TestWithParam<Fault> {};
 INSTANTIATE_TEST_SUITE_P(FirehoseProtocol, EachFault,

@@ -34,6 +34,7 @@ enum class Fault {
   overtaking,             ///< a peer's messages arrive in another order
   lost_release,
   granting_while_revoking,  ///< wants of a bucket are granted before its memory has changed
+  unpins_count_at_once,     ///< a deregistration counts as ended when it begins
   waiting_in_progress       ///< an atomic on changing memory keeps its owner from hearing its peers
 };
 
@@ -291,7 +292,7 @@ class FirehoseWorld {
         if (action->is_message()) send(action->peer, owner.message_of(*action));
         owner.put(*action);
         if (now.kind == Kind::pin) pin(now.ref);
-        if (now.kind == Kind::unpin) device_work.push_back({now.ref, false});
+        if (now.kind == Kind::unpin) unpin(now.ref);
         if (now.kind == Kind::cut_off) cut_off(now.peer);
         if (now.kind == Kind::revoked) finish_revocation(now.number);
       }
@@ -306,6 +307,10 @@ class FirehoseWorld {
     void pin(fh::BucketRef ref) {
       registered[{ref.bucket, ref.epoch}] = {version[ref.bucket], false};
       device_work.push_back({ref, true});
+    }
+    void unpin(fh::BucketRef ref) {
+      device_work.push_back({ref, false});
+      if (world.job_.fault == Fault::unpins_count_at_once) owner.unpinned(ref);
     }
     void cut_off(fh::Peer peer) {
       world.processes_[peer]->must_notice[number] = true;
@@ -420,7 +425,10 @@ class FirehoseWorld {
       const auto at = registered.find({work.ref.bucket, work.ref.epoch});
       if (!work.pins || fails) {
         registered.erase(at);
-        work.pins ? owner.pin_failed(work.ref, EFAULT) : owner.unpinned(work.ref);
+        if (work.pins)
+          owner.pin_failed(work.ref, EFAULT);
+        else if (world.job_.fault != Fault::unpins_count_at_once)
+          owner.unpinned(work.ref);
         return act_as_owner();
       }
       at->second.usable = true;
@@ -619,7 +627,8 @@ class FirehoseWorld {
     if (!p.alive) return;
     if (!p.resized && p.registered.size() > p.owner.quota().most())
       violate("more than M + MAXVICTIM is registered");
-    if (p.registered.size() != p.owner.registrations().registered())
+    if (job_.fault != Fault::unpins_count_at_once &&
+        p.registered.size() != p.owner.registrations().registered())
       violate("registered memory is miscounted");
     if (p.owner.quota().sharing == fh::Sharing::static_share && !p.resized)
       for (fh::Peer peer = 0; peer < processes_.size(); ++peer)
