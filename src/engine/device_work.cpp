@@ -16,6 +16,7 @@ void DeviceWork::note(DomainSlot& slot, const DeviceCall& call) {
 }
 
 void DeviceWork::act(const std::function<void()>& attend) {
+  if (watch_.much_doomed()) desk_.woken_to_reap();
   watch_.take_doomed();
   while (act_once(attend)) drain_.drain();
 }

@@ -214,13 +214,13 @@ Time Desk::next_occasion(Time now) const {
   // them.
   if (!acting()) return looks_.next_for_log(now, deadline);
   if (!acts()) return looks_.next(now, deadline, undecided_bytes(now));
-  // While it rests, only regions that are gone have deadlines that matter.
-  const bool at_rest = time_budget_.resting() && time_budget_.reserved() <= 0;
-  return looks_.next(now, at_rest ? kNever : deadline, undecided_bytes(now), time_budget_.least_sleep());
+  return looks_.next(now, deadline, undecided_bytes(now), time_budget_.least_sleep());
 }
 
 void Desk::used(Duration cpu, Time now) {
   const bool rested = time_budget_.resting();
+  // At rest there is nothing else to do.
+  if (std::exchange(woken_to_reap_, false) && rested) time_budget_.leave_pinned_used(cpu);
   time_budget_.used(cpu, std::exchange(only_looked_, true), now);
   if (rested && !time_budget_.resting()) sweep();  // after uses that learning skipped
   grant_peak_goal();

@@ -63,6 +63,8 @@ class Desk {
   void sweep();
   /// The rings were looked at, and there was something.
   void found(Time now) { looks_.found(now); }
+  /// So much memory has changed that it wakes the helper, leave-pinned's too.
+  void woken_to_reap() { woken_to_reap_ = true; }
   /// The rings were looked at: whether they might soon be full.
   void pace(bool filling) { looks_.pace(filling); }
 
@@ -129,7 +131,7 @@ class Desk {
   /// Returns when the helper looks again: at the next deadline at the latest.
   Time next_look(Time now) const;
   /// The next record wakes the helper: they come seldom, and are decided about.
-  bool deep(Time now) const { return acting() && looks_.deep(now); }
+  bool deep(Time now) const { return acting() && !time_budget_.resting() && looks_.deep(now); }
   /// The next look is so far off that an unforeseen transfer (record.h) wakes the helper. Else the region
   /// that the transfer has registered would be held until that look.
   bool alert(Time now, Time until) const {
@@ -173,7 +175,8 @@ class Desk {
   const Calibration scale_;
   TimeBudget time_budget_;
   MinimumGain minimum_gain_;
-  bool only_looked_ = true;  ///< since used()
+  bool only_looked_ = true;     ///< since used()
+  bool woken_to_reap_ = false;  ///< since used()
   LookSchedule looks_;
   Duration beat_ = 0;  ///< of wake-ups; 0: each at its own time
   std::array<KeptDomain*, runlog::kMaxDomains> domains_{};

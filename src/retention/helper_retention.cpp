@@ -399,6 +399,7 @@ bool HelperRetention::awaits_first_use(BufferId id, Time now) {
 
 Time HelperRetention::next_deadline() const {
   Time wake = plan_.first_due();
+  if (ledger_.resting()) return wake;
   if (!overs_.empty()) wake = std::min(wake, overs_.first().time);
   if (!looks_.empty()) wake = std::min(wake, looks_.first().time);
   return wake;

@@ -70,6 +70,8 @@ class Ledger {
 
   // ---- the time budget ----
 
+  /// The budget is used up: regions that are gone come back, and no other goes.
+  bool resting() const { return budget_ && budget_->resting(); }
   /// Returns whether the helper may let the region go until its next use, and have it back.
   bool affords(std::size_t pages, std::size_t entries, const Estimate& next, Time now) const;
   /// Returns whether the helper may wait for the end of a transfer, so that its pages go so much earlier.

@@ -97,6 +97,8 @@ class TimeBudget {
   void used(Duration cpu, bool only_looked, Time now);
   /// Leave-pinned's helper would have done so much of used(), too.
   void leave_pinned_did(Duration cpu) { cpu_ += cpu; }
+  /// It would have used all of this CPU, as far as it has not counted yet.
+  void leave_pinned_used(Duration cpu) { cpu_ = std::max(cpu_, cpu); }
   /// Counts work that the helper did in place of the program's threads. Negative: it was in vain.
   void did_for_threads(Duration work);
 

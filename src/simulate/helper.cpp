@@ -99,6 +99,7 @@ void SimulatedHelper::drain() {
     computes(static_cast<Duration>(ring_.waiting().size()) * settings_.record_cost);
   for (const Noticed& noticed : ring_.waiting()) take(noticed);
   ring_.clear();
+  if (doomed_bytes_ >= LookSchedule::kMuchDoomed) desk_.woken_to_reap();
   doomed_bytes_ = 0;
   if (ring_.lost()) desk_.sweep();
 }

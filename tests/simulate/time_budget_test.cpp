@@ -1,7 +1,7 @@
 // The one bound on the time that a run loses to retention: over patterns, noises and numbers of cores, and
 // over random programs that are made to lose time. Spending exceeds it by the work under way at most: one
 // registration of the largest region, and a look of the helper. PINION_TEST_SCALE multiplies the random
-// programs; at 30, some thirty of 9,000 still exceed it on nodes without an idle core.
+// programs.
 #include "retention/time_budget.h"
 
 #include <gtest/gtest.h>
@@ -47,7 +47,7 @@ struct UnderWay {
   double registration, look;
 };
 UnderWay under_way(const Workload& workload, const Settings& settings) {
-  constexpr Duration kLook = 200 * kMicrosecond;  // it wakes, and learns from as many records as may wait
+  constexpr Duration kLook = 100 * kMicrosecond;  // it wakes, and learns from as many records as may wait
   const std::size_t pages = largest_region(workload);
   const double delay =
       settings.cores ? TimeBudget::delay_of(static_cast<double>(workload.ranks.size()), settings.cores) : 1;
@@ -187,6 +187,16 @@ TEST(TimeBudgetOfLosingPrograms, HoldsButForTheWorkUnderWay) {
   }
   RecordProperty("greatest_part_of_the_work_under_way", std::to_string(most));
   RecordProperty("of_seed", std::to_string(worst));
+}
+
+// With its budget used up, the helper woke for decisions that it could not take any more, and leave-pinned's
+// wake-ups for changed memory counted as losses: up to 48.5 of 27.9 ms.
+TEST(TimeBudgetOfLosingPrograms, HoldsAtRest) {
+  for (const std::uint64_t seed : {679, 2551, 3312, 5401, 7961}) {
+    const Trial trial = trial_of(seed);
+    const Result result = simulate(trial.workload, trial.settings);
+    EXPECT_LE(beyond_bound(result, trial.workload, trial.settings), 1) << "seed " << seed;
+  }
 }
 
 }  // namespace
