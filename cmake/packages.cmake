@@ -2,6 +2,13 @@
 # `pinion-bench` (`pinion bench` and its programs, some linked with an MPI) and `libpinion-dev`. Binaries are stripped;
 # their debug information is in `pinion-dbgsym` and `pinion-bench-dbgsym`, by build id. Dependencies are dpkg-shlibdeps's.
 # The target `deb` builds them into packages/ of the build directory; it needs dpkg-dev and file.
+# The target `dist` makes packages/pinion-VERSION.tar.gz, the sources of the commit that is checked out; it needs git.
+add_custom_target(
+  dist
+  COMMAND ${CMAKE_COMMAND} -E make_directory ${PROJECT_BINARY_DIR}/packages
+  COMMAND git -C ${PROJECT_SOURCE_DIR} archive --prefix=pinion-${PROJECT_VERSION}/
+          -o ${PROJECT_BINARY_DIR}/packages/pinion-${PROJECT_VERSION}.tar.gz HEAD
+  VERBATIM)
 if(PINION_CORE_ONLY)
   return()
 endif()
