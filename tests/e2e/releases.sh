@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# What earlier versions left is read: settings, a log and a profile of 0.1 (tests/releases). The log is of two ranks, for 1.6 s,
+# by `pinion run --device emulated --time-budget 20% --minimum-gain 4096 --profile prof`.
+source "$(dirname "$0")/script.bash"
+pinion=$build/bin/pinion
+kept=$(cd "$(dirname "$0")/../releases/0.1" && pwd)
+
+# A retired option is a warning.
+PINION_CONFIG=$kept/settings "$pinion" info options --all >"$work/out" 2>"$work/err" || fail "settings: $(cat "$work/err")"
+grep -v 'has no effect any more' "$work/err" && fail "settings: $(cat "$work/err")"
+[ "$(grep -c "$kept/settings" "$work/out")" -ge 34 ] || fail "fewer settings come from the file"
+
+gzip -dc "$kept/run.plog.gz" >"$work/run.plog"
+report=$("$pinion" report --json "$work/run.plog") || fail "the log"
+python3 - "$report" <<'CHECK' || fail "the log has other figures"
+import json, sys
+r = json.loads(sys.argv[1])
+assert (r["version"], r["ranks"], r["retention"]) == ("0.1.0", 2, "helper")
+assert (r["acquires"]["total"], r["registered_bytes"]["peak"]) == (356, 23093248)
+assert any("exchange" in site["name"] for site in r["call_sites"])
+CHECK
+"$pinion" simulate "$work/run.plog" --retention helper --profile "$kept/profile" >"$work/out" || fail "the profile: $(cat "$work/out")"
+[ "$failures" -eq 0 ]
