@@ -91,6 +91,12 @@ def check_completion(table):
             if option["choices"] and option["name"] == "--retention":
                 found = completed(["pinion", "run", option["name"]])("")
                 expect(found == set(option["choices"]), f"{shell}: {option['name']}: {sorted(found)}")
+        # A program's own words begin at its name, with `--` or without.
+        for words in (["run"], ["run", "--limit", "2G"], ["run", "--limit=2G", "--hugepages"], ["run", "--"]):
+            found = completed(["pinion", *words, "ls"])("/usr/includ")
+            expect(any("/usr/include" in word for word in found), f"{shell}: {' '.join(words)} ls /usr/includ: {found}")
+            found = completed(["pinion", *words, "ls"])("--lim")
+            expect("--limit" not in found or shell == "fish", f"{shell}: {' '.join(words)} ls --lim: {found}")
     if shutil.which("zsh"):
         script = build / "manual/completion/_pinion"
         made = output("zsh", "-n", str(script))

@@ -15,6 +15,33 @@ def argument_choices(argument):
     return argument["text"].removeprefix("one of: ").split(", ")
 
 
+def starting(table):
+    """The commands that start a program, whose first word ends the options."""
+    return [command for command in table["commands"] if command["starts_program"]]
+
+
+def valued(command):
+    """The options whose value is the next word; a switch takes only `yes` or `no`."""
+    return [option["name"] for option in command["options"] if option["type"] and not option["value_optional"]]
+
+
+def program_of_bash(table):
+    """Completes the program's own words, behind `--` or from the first word that no option takes."""
+    options = "|".join(f"'{command['name']} {name}'" for command in starting(table) for name in valued(command))
+    return [f"  [[ ${{COMP_WORDS[1]}} != @({'|'.join(command['name'] for command in starting(table))}) ]] ||",
+            "    for ((i = 2; i < COMP_CWORD; ++i)); do",
+            "      if [[ ${COMP_WORDS[i]} == -- || ${COMP_WORDS[i]} != -* ]]; then",
+            "        [[ ${COMP_WORDS[i]} != -- ]] || ((++i))",
+            "        if declare -F _command_offset >/dev/null; then _command_offset $i; "
+            "else COMPREPLY=($(compgen -f -- \"$current\")); fi",
+            "        return", "      fi",
+            "      if [[ ${COMP_WORDS[i+1]} == = ]]; then ((i += 2)); continue; fi",
+            '      case "${COMP_WORDS[1]} ${COMP_WORDS[i]}" in',
+            f"        {options}) ((++i)) ;;",
+            "        *) [[ ${COMP_WORDS[i+1]} != @(yes|no) ]] || ((++i)) ;;",
+            "      esac", "    done"]
+
+
 def bash(table):
     names = " ".join(command["name"] for command in table["commands"])
     lines = [f"# bash completion of pinion(1); {HEADER}", "_pinion() {",
@@ -26,12 +53,7 @@ def bash(table):
              "  if ((COMP_CWORD == 1)); then",
              f"    COMPREPLY=($(compgen -W '{names} --help --version' -- \"$current\"))",
              "    return", "  fi",
-             "  # The program's own words behind `--`.",
-             "  for ((i = 2; i < COMP_CWORD; ++i)); do",
-             "    if [[ ${COMP_WORDS[i]} == -- ]]; then",
-             "      if declare -F _command_offset >/dev/null; then _command_offset $((i + 1)); "
-             "else COMPREPLY=($(compgen -f -- \"$current\")); fi",
-             "      return", "    fi", "  done",
+             *program_of_bash(table),
              '  case "${COMP_WORDS[1]} $previous" in']
     for command in table["commands"]:
         for option in command["options"]:
@@ -90,6 +112,7 @@ def zsh(table):
             value = f":{zsh_value(option)}" if option["type"] else ""
             specs.append(f"'{option['name']}[{zsh_text(option['text'])}]{value}'")
         if command["starts_program"]:
+            specs[:0] = ["-A '-*'"]  # no option behind the program's name
             specs.append("'*:: :_normal'")
         else:
             specs += [f"'*:{zsh_value(argument)}'" for argument in command["arguments"]]
@@ -119,7 +142,9 @@ def fish(table):
         for argument in command["arguments"]:
             choices = argument_choices(argument)
             if command["starts_program"]:
-                lines.append(f"complete -c pinion {seen} -a '(__fish_complete_subcommand)'")
+                # It takes words such as --limit for its own options up to the first other word.
+                words = " ".join(["--fcs-skip=2", "-", *valued(command)])
+                lines.append(f"complete -c pinion {seen} -a '(__fish_complete_subcommand {words})'")
             elif choices:
                 lines.append(f"complete -c pinion {seen} -a {fish_text(' '.join(choices))}")
             elif files_of(argument["type"] or argument["name"]) or argument["name"] == "PROGRAM":
