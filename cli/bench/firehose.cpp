@@ -24,8 +24,16 @@ namespace {
 
 namespace fs = std::filesystem;
 
-constexpr const char* kSubjects[] = {"firehose", "pin-everything", "rendezvous", "rendezvous-unpin",
-                                     "bounce"};
+constexpr const char* kSubjects[] = {"firehose",   "firehose-static",  "pin-everything",
+                                     "rendezvous", "rendezvous-unpin", "bounce"};
+
+/// Options of `gas`. firehose-static is the paper's own algorithm.
+CommandLine strategy_of(const std::string& subject) {
+  if (subject == "firehose-static")
+    return {"--strategy", "firehose", "--sharing", "static", "--rides", "off"};
+  return {"--strategy", subject};
+}
+bool is_firehose(const std::string& subject) { return subject.starts_with("firehose"); }
 
 struct Metric {
   const char* name;
@@ -40,21 +48,30 @@ constexpr Metric kMetrics[] = {{"puts", "puts"},
                                {"p99_us", "us"},
                                {"hit_us", "us"},
                                {"miss_us", "us"},
+                               {"miss_of_hit", "times"},
                                {"bookkeeping_ns", "ns a hit"},
                                {"moves", "firehoses"},
                                {"victim_hits", "firehoses"},
+                               {"victim_share", "share of moves"},
+                               {"move_us", "us"},
+                               {"local_pins", "registrations"},
                                {"unpins", "buckets"},
                                {"pinned_bytes", "bytes"}};
+
+constexpr const char* kPuts = "8000";
 
 /// A client of `gas`, as the paper's tables run it.
 struct Client {
   const char* name;
   const char* processes;
   const char* all_puts;  ///< with --full: the paper's, of strategy firehose
+  bool beyond = false;   ///< its working set is larger than M
 };
-constexpr Client kClients[] = {
-    {"cannon", "4", "1500000"}, {"bitonic", "4", "2100000"}, {"random-put", "2", "1000000"}};
-constexpr const char* kPuts = "8000";
+constexpr Client kClients[] = {{"cannon", "4", "1500000"},           {"bitonic", "4", "2100000"},
+                               {"random-put", "2", "1000000"},       {"cannon-beyond", "4", kPuts, true},
+                               {"bitonic-beyond", "4", kPuts, true}, {"random-put-beyond", "2", kPuts, true}};
+/// Cannon has 32 buckets of a process put to, bitonic 32 by each of two peers, random-put 256.
+constexpr const char* kBeyond[] = {"--memory", "64K", "--victims", "16K", "--bucket", "4K"};
 /// The provider of the paper's counts; an operation of `sockets` takes milliseconds.
 constexpr const char* kFirstProvider = "tcp;ofi_rxm";
 
@@ -70,6 +87,9 @@ constexpr PaperValue kPaper[] = {{"cannon", "paper-firehose", "puts", "puts", 1.
                                  {"cannon", "paper-firehose", "hit_rate", "share", 0.998},
                                  {"cannon", "paper-firehose", "hit_us", "us", 14},
                                  {"cannon", "paper-firehose", "miss_us", "us", 46},
+                                 {"cannon", "paper-firehose", "miss_of_hit", "times", 46. / 14},
+                                 {"cannon", "paper-firehose", "move_us", "us", 5},
+                                 {"cannon", "paper-firehose", "unpins", "buckets", 0},
                                  {"cannon", "paper-firehose", "seconds", "s", 781},
                                  {"cannon", "paper-rendezvous", "latency_us", "us", 34},
                                  {"cannon", "paper-rendezvous", "seconds", "s", 797},
@@ -79,6 +99,9 @@ constexpr PaperValue kPaper[] = {{"cannon", "paper-firehose", "puts", "puts", 1.
                                  {"bitonic", "paper-firehose", "hit_rate", "share", 0.9998},
                                  {"bitonic", "paper-firehose", "hit_us", "us", 15},
                                  {"bitonic", "paper-firehose", "miss_us", "us", 54},
+                                 {"bitonic", "paper-firehose", "miss_of_hit", "times", 54. / 15},
+                                 {"bitonic", "paper-firehose", "move_us", "us", 14},
+                                 {"bitonic", "paper-firehose", "unpins", "buckets", 0},
                                  {"bitonic", "paper-firehose", "seconds", "s", 255},
                                  {"bitonic", "paper-rendezvous", "latency_us", "us", 33},
                                  {"bitonic", "paper-rendezvous", "seconds", "s", 289},
@@ -119,7 +142,9 @@ class Measurement {
   Figures figures(const std::string& subject, const CommandLine& client) {
     CommandLine command{program_};
     command.insert(command.end(), client.begin(), client.end());
-    command.insert(command.end(), {"--figures", "--strategy", subject, "--provider", provider_});
+    const CommandLine strategy = strategy_of(subject);
+    command.insert(command.end(), strategy.begin(), strategy.end());
+    command.insert(command.end(), {"--figures", "--provider", provider_});
     return run_for_figures(command);
   }
   /// Notes a failure once.
@@ -137,9 +162,13 @@ class Measurement {
 
   void measure_client(const std::string& subject, const Client& client) {
     attempt(subject, client.name, [&] {
-      const bool all = bench_.options().full && provider_ == kFirstProvider && subject == kSubjects[0];
-      const char* const puts = all ? client.all_puts : kPuts;
-      const Figures seen = figures(subject, {client.name, "--processes", client.processes, "--puts", puts});
+      const bool all = bench_.options().full && provider_ == kFirstProvider && is_firehose(subject);
+      const std::string name = client.name;
+      CommandLine command{name.substr(0, name.find("-beyond")), "--processes", client.processes, "--puts",
+                          all ? client.all_puts : kPuts};
+      if (client.beyond) command.insert(command.end(), std::begin(kBeyond), std::end(kBeyond));
+      Figures seen = figures(subject, command);
+      seen["miss_of_hit"] = seen["hit_us"] > 0 ? seen["miss_us"] / seen["hit_us"] : 0;
       for (const Metric& metric : kMetrics)
         if (is_measured(metric.name, seen))
           samples_[client.name][subject][metric.name].push_back(seen.at(metric.name));
@@ -148,7 +177,8 @@ class Measurement {
 
   /// False for times of hits or misses if none occurred.
   static bool is_measured(const std::string& metric, const Figures& seen) {
-    if (metric == "hit_us" || metric == "miss_us" || metric == "bookkeeping_ns") return seen.at(metric) > 0;
+    for (const char* const time : {"hit_us", "miss_us", "miss_of_hit", "move_us", "bookkeeping_ns"})
+      if (metric == time) return seen.at(metric) > 0;
     return true;
   }
 
@@ -258,7 +288,10 @@ void run(Bench& bench) {
       "Providers of libfabric: {}. A sample is a run of all processes on this node, subjects by turns, a "
       "third "
       "of the rounds. Puts are of all processes and wait for delivery; cannon and bitonic put 1 KiB, "
-      "random-put 8 bytes. pinned_bytes: the most that a process had registered for its peers.",
+      "random-put 8 bytes. pinned_bytes: the most that a process had registered for its peers. "
+      "firehose-static: "
+      "the paper's own algorithm, with equal shares for all peers, and without data riding on a miss. "
+      "-beyond: M is 64 KiB, MAXVICTIM 16 KiB, buckets of 4 KiB, less than the working set.",
       fmt::join(providers, ", ")));
   bench.note(
       "hit-COUNT: the use of a firehose and its end, at random ones of so many that are held; beside a "

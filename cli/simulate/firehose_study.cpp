@@ -62,6 +62,7 @@ std::vector<Row> scaling() {
         job.quota = {sharing, 1'024, 64, nodes};
         job.pattern = pattern;
         job.puts = 400'000;
+        job.rides = sharing == Sharing::lending;  // not in the paper
         job.nic = nic("connectx");
         job.quota.move_time = move_time(job);
         const char* name = sharing == Sharing::lending ? "lending" : "static";
@@ -94,11 +95,35 @@ std::vector<Row> beyond_memory() {
       rows.push_back({"beyond-memory", text(set.pattern), strategy, job, result});
     };
     add("fifo", simulate_fifo(job));
+    job.rides = false;
     add("static", simulate_firehose(job));
+    job.rides = true;
     job.quota.sharing = Sharing::lending;
     job.quota.move_time = move_time(job);
     add("lending", simulate_firehose(job));
   }
+  return rows;
+}
+
+/// The same memory, M and MAXVICTIM together, divided in several ways: an adaptive MAXVICTIM could choose the
+/// best of a pattern's.
+std::vector<Row> victims() {
+  constexpr std::uint64_t kTogether = 1'088;
+  std::vector<Row> rows;
+  for (const auto pattern : {FirehosePattern::skewed, FirehosePattern::neighbours, FirehosePattern::periodic})
+    for (const auto sharing : {Sharing::static_share, Sharing::lending})
+      for (const std::uint64_t most : {0u, 64u, 256u, 512u}) {
+        FirehoseJob job;
+        job.quota = {sharing, kTogether - most, most, 7};
+        job.pattern = pattern;
+        job.working_set = 256;
+        job.puts = 200'000;
+        job.rides = sharing == Sharing::lending;
+        job.nic = nic("connectx");
+        job.quota.move_time = move_time(job);
+        const char* name = sharing == Sharing::lending ? "lending" : "static";
+        rows.push_back({"victims", text(pattern), name, job, simulate_firehose(job)});
+      }
   return rows;
 }
 
@@ -118,7 +143,9 @@ std::vector<Row> working_sets() {
     const auto add = [&](const char* strategy, const FirehoseResult& result) {
       rows.push_back({"working-set", "uniform", strategy, job, result});
     };
+    job.rides = false;
     add("static", simulate_firehose(job));
+    job.rides = true;
     add("rendezvous", simulate_rendezvous(job, false));
     add("rendezvous-unpin", simulate_rendezvous(job, true));
     job.quota.sharing = Sharing::lending;
@@ -132,6 +159,12 @@ double bytes(const Row& row, double buckets) { return buckets * static_cast<doub
 
 double refused_share(const FirehoseResult& r) {
   return r.puts ? static_cast<double>(r.refused) / static_cast<double>(r.puts) : 0;
+}
+
+/// Of the buckets that were wanted and granted.
+double victim_share(const FirehoseResult& r) {
+  const std::uint64_t granted = r.victim_hits + r.shared_hits + r.pins;
+  return granted ? static_cast<double>(r.victim_hits) / static_cast<double>(granted) : 0;
 }
 
 std::string scaling_text(const std::vector<Row>& rows) {
@@ -175,6 +208,18 @@ std::string working_set_text(const std::vector<Row>& rows) {
   return table.text();
 }
 
+std::string victims_text(const std::vector<Row>& rows) {
+  Table table(
+      {"pattern", "strategy", "MAXVICTIM", "hits", "misses in the FIFO", "us a put", "pins", "unpins"});
+  for (const Row& row : rows) {
+    const FirehoseResult& r = row.result;
+    table.add({row.pattern, row.strategy, bytes_text(bytes(row, static_cast<double>(row.job.quota.victims))),
+               percent_text(r.hit_rate()), percent_text(victim_share(r)),
+               fmt::format("{:.1f}", r.latency_us()), count_text(r.pins), count_text(r.unpins)});
+  }
+  return table.text();
+}
+
 Json row_json(const Row& row) {
   const FirehoseResult& r = row.result;
   return {{"part", row.part},
@@ -210,12 +255,14 @@ void print_firehose_study(bool json) {
   const std::vector<Row> nodes = scaling();
   progress.step("beyond M");
   const std::vector<Row> beyond = beyond_memory();
+  progress.step("MAXVICTIM");
+  const std::vector<Row> split = victims();
   progress.step("the paper's working sets");
   const std::vector<Row> sets = working_sets();
   progress.clear();
   if (json) {
     Json list = Json::array();
-    for (const auto* rows : {&nodes, &beyond, &sets})
+    for (const auto* rows : {&nodes, &beyond, &split, &sets})
       for (const Row& row : *rows) list.push_back(row_json(row));
     fmt::print("{}", dump({{"schema", "pinion-simulate-firehose-1"}, {"rows", std::move(list)}}));
     return;
@@ -223,10 +270,11 @@ void print_firehose_study(bool json) {
   fmt::print(
       "Static shares against lending: M 64 MiB, MAXVICTIM 4 MiB, buckets of 64 KiB, NIC connectx\n{}\n"
       "Beyond M, on the same machine (fifo: hits alone)\n{}\n"
+      "M and MAXVICTIM, 68 MiB together, for seven nodes with sets of 16 MiB\n{}\n"
       "The paper's machine: 2 nodes, Myrinet, M 400 MiB, MAXVICTIM 25 MiB, buckets of 4 KiB\n{}"
       "Simulated: times come from the NIC's cost model and the network's assumed times. Hits, and times a "
       "put,\nare of the second half of the puts. Registered bytes are of one process.\n",
-      scaling_text(nodes), beyond_memory_text(beyond), working_set_text(sets));
+      scaling_text(nodes), beyond_memory_text(beyond), victims_text(split), working_set_text(sets));
 }
 
 }  // namespace pinion::cli

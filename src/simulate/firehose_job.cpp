@@ -126,7 +126,7 @@ class FirehoseRun {
   /// One of the others, with one put under way at a time.
   struct PeerProcess {
     PeerProcess(FirehoseRun& of, Peer self)
-        : job(of), number(self), initiator(1, of.job_.quota.first_limit()) {
+        : job(of), number(self), initiator(1, of.job_.quota.first_limit(), of.job_.quota.end_of_walks()) {
       initiator.operations_take(of.job_.put, 2 * of.job_.message);
       // With static shares, as in the paper, they wait for their buckets.
       waiter.light = of.job_.rides && of.job_.quota.sharing == firehose::Sharing::lending;
