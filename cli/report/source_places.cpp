@@ -10,7 +10,8 @@
 
 #ifdef PINION_HAS_LIBDW
 #include <dwarf.h>
-#include <elfutils/libdwfl.h>
+
+#include "cli/report/libdw.h"
 #endif
 
 namespace pinion::cli {
@@ -115,7 +116,7 @@ struct Place {
 };
 
 bool is_fortran(Dwarf_Die unit) {
-  switch (dwarf_srclang(&unit)) {
+  switch (libdw().dwarf_srclang(&unit)) {
     case DW_LANG_Fortran77:
     case DW_LANG_Fortran90:
     case DW_LANG_Fortran95:
@@ -129,11 +130,11 @@ bool is_fortran(Dwarf_Die unit) {
 
 const char* text_of(Dwarf_Die* die, unsigned attribute) {
   Dwarf_Attribute found;
-  return dwarf_formstring(dwarf_attr_integrate(die, attribute, &found));
+  return libdw().dwarf_formstring(libdw().dwarf_attr_integrate(die, attribute, &found));
 }
 
 std::string function_name(Dwarf_Die* die, Dwarf_Die unit) {
-  const char* const name = dwarf_diename(die) ? dwarf_diename(die) : text_of(die, DW_AT_name);
+  const char* const name = libdw().dwarf_diename(die) ? libdw().dwarf_diename(die) : text_of(die, DW_AT_name);
   const char* const linkage = text_of(die, DW_AT_linkage_name);
   const bool mangled = linkage != nullptr && linkage[0] == '_' && (linkage[1] == 'Z' || is_fortran(unit));
   if (mangled) return demangled(linkage);
@@ -143,21 +144,26 @@ std::string function_name(Dwarf_Die* die, Dwarf_Die unit) {
 int number_of(Dwarf_Die* die, unsigned attribute) {
   Dwarf_Attribute found;
   Dwarf_Word value = 0;
-  return dwarf_formudata(dwarf_attr(die, attribute, &found), &value) == 0 ? static_cast<int>(value) : 0;
+  return libdw().dwarf_formudata(libdw().dwarf_attr(die, attribute, &found), &value) == 0
+             ? static_cast<int>(value)
+             : 0;
 }
 
 /// The file of the call that a function was inlined for.
 std::string call_file(Dwarf_Die* die, Dwarf_Die unit) {
   Dwarf_Files* files = nullptr;
   std::size_t count = 0;
-  if (dwarf_getsrcfiles(&unit, &files, &count) != 0) return {};
-  const char* const name =
-      dwarf_filesrc(files, static_cast<std::size_t>(number_of(die, DW_AT_call_file)), nullptr, nullptr);
+  if (libdw().dwarf_getsrcfiles(&unit, &files, &count) != 0) return {};
+  const char* const name = libdw().dwarf_filesrc(
+      files, static_cast<std::size_t>(number_of(die, DW_AT_call_file)), nullptr, nullptr);
   return name == nullptr ? "" : name;
 }
 
-const Dwfl_Callbacks kCallbacks = {dwfl_build_id_find_elf, dwfl_standard_find_debuginfo,
-                                   dwfl_offline_section_address, nullptr};
+const Dwfl_Callbacks& callbacks() {
+  static const Dwfl_Callbacks made = {libdw().dwfl_build_id_find_elf, libdw().dwfl_standard_find_debuginfo,
+                                      libdw().dwfl_offline_section_address, nullptr};
+  return made;
+}
 
 }  // namespace
 
@@ -192,38 +198,39 @@ class SourcePlaces::Module {
   /// False where the file is not there, or is another one by now.
   bool open(const std::string& path, const std::string& build_id) {
     close();
-    if (path.empty()) return false;
-    dwfl_ = dwfl_begin(&kCallbacks);
-    dwfl_report_begin(dwfl_);
-    module_ = dwfl_report_offline(dwfl_, path.c_str(), path.c_str(), -1);
-    dwfl_report_end(dwfl_, nullptr, nullptr);
-    if (module_ == nullptr || dwfl_module_getelf(module_, &bias_) == nullptr || !has_id(build_id)) close();
+    if (path.empty() || !libdw().found) return false;
+    dwfl_ = libdw().dwfl_begin(&callbacks());
+    libdw().dwfl_report_begin(dwfl_);
+    module_ = libdw().dwfl_report_offline(dwfl_, path.c_str(), path.c_str(), -1);
+    libdw().dwfl_report_end(dwfl_, nullptr, nullptr);
+    if (module_ == nullptr || libdw().dwfl_module_getelf(module_, &bias_) == nullptr || !has_id(build_id))
+      close();
     return module_ != nullptr;
   }
 
   bool has_id(const std::string& build_id) {
     const unsigned char* bytes = nullptr;
     GElf_Addr address = 0;
-    const int count = dwfl_module_build_id(module_, &bytes, &address);
+    const int count = libdw().dwfl_module_build_id(module_, &bytes, &address);
     return build_id.empty() || (count > 0 && build_id == std::string(reinterpret_cast<const char*>(bytes),
                                                                      static_cast<std::size_t>(count)));
   }
 
   void close() {
-    if (dwfl_ != nullptr) dwfl_end(dwfl_);
+    if (dwfl_ != nullptr) libdw().dwfl_end(dwfl_);
     dwfl_ = nullptr;
     module_ = nullptr;
   }
 
   std::vector<Place> places_at(Dwarf_Addr address) {
     Place place;
-    if (Dwfl_Line* const line = dwfl_module_getsrc(module_, address)) {
-      const char* const file = dwfl_lineinfo(line, nullptr, &place.line, nullptr, nullptr, nullptr);
+    if (Dwfl_Line* const line = libdw().dwfl_module_getsrc(module_, address)) {
+      const char* const file = libdw().dwfl_lineinfo(line, nullptr, &place.line, nullptr, nullptr, nullptr);
       place.file = file == nullptr ? "" : file;
     }
     std::vector<Place> places = functions_at(address, place);
     if (!places.empty() || place.line == 0) return places;
-    const char* const symbol = dwfl_module_addrname(module_, address);
+    const char* const symbol = libdw().dwfl_module_addrname(module_, address);
     place.function = symbol == nullptr ? "?" : demangled(symbol);
     return {place};
   }
@@ -231,16 +238,16 @@ class SourcePlaces::Module {
   /// Innermost first; `place` has the innermost one's line.
   std::vector<Place> functions_at(Dwarf_Addr address, Place place) {
     Dwarf_Addr bias = 0;
-    Dwarf_Die* const unit = dwfl_module_addrdie(module_, address, &bias);
+    Dwarf_Die* const unit = libdw().dwfl_module_addrdie(module_, address, &bias);
     Dwarf_Die* scopes = nullptr;
     std::vector<Place> places;
-    if (unit == nullptr || dwarf_getscopes(unit, address - bias, &scopes) <= 0) return places;
+    if (unit == nullptr || libdw().dwarf_getscopes(unit, address - bias, &scopes) <= 0) return places;
     Dwarf_Die innermost = scopes[0];
     std::free(scopes);
     scopes = nullptr;
-    const int count = dwarf_getscopes_die(&innermost, &scopes);
+    const int count = libdw().dwarf_getscopes_die(&innermost, &scopes);
     for (int i = 0; i < count; ++i) {
-      const int tag = dwarf_tag(&scopes[i]);
+      const int tag = libdw().dwarf_tag(&scopes[i]);
       if (tag != DW_TAG_inlined_subroutine && tag != DW_TAG_subprogram) continue;
       place.function = function_name(&scopes[i], *unit);
       places.push_back(place);
