@@ -1,6 +1,5 @@
 #include "engine/profile_file.h"
 
-#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -19,6 +18,16 @@ namespace pinion {
 namespace {
 
 constexpr off_t kMostBytes = 64 << 20;
+
+/// glibc's struct dl_find_object, of <dlfcn.h>.
+struct FoundObject {
+  std::uint64_t flags;
+  Address map_start, map_end;
+  void *link_map, *eh_frame;
+  std::uint64_t reserved[7];
+};
+/// glibc's since 2.35; null before. Weak and declared here, so that a build for an older glibc uses it too.
+extern "C" [[gnu::weak]] int find_object(Address code, FoundObject* found) __asm__("_dl_find_object");
 
 struct File {
   explicit File(int number) : fd(number) {}
@@ -81,21 +90,17 @@ Error write_profile(const std::string& path, const std::string& bytes) {
 std::uint64_t StableSites::name(CallSite site) {
   if (const auto known = names_.find(site); known != names_.end()) return known->second;
   std::uint64_t name = 0;
-#ifdef DLFO_STRUCT_HAS_EH_DBASE  // glibc 2.35 has _dl_find_object
   CallFrames frames;
-  if (call_site_frames(site, frames)) {
+  if (find_object != nullptr && call_site_frames(site, frames)) {
     name = mix(7, frames.depth);
     for (std::uint32_t i = 0; i < frames.depth; ++i) {
       // A return address may lie behind its function's last byte: look up the call instead.
       const Address address = frames.return_addresses[i] - 1;
-      dl_find_object found{};
-      if (_dl_find_object(reinterpret_cast<void*>(address), &found) != 0) continue;
-      const auto begin = reinterpret_cast<Address>(found.dlfo_map_start);
-      const auto end = reinterpret_cast<Address>(found.dlfo_map_end);
-      name = mix(mix(name, end - begin), address - begin);
+      FoundObject found{};
+      if (find_object(address, &found) == 0)
+        name = mix(mix(name, found.map_end - found.map_start), address - found.map_start);
     }
   }
-#endif
   if (name == 0) name = site;
   if (names_.size() == kMost) names_.clear();
   names_.emplace(site, name);
