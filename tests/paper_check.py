@@ -4,6 +4,7 @@ follow from call sites or schemes; transfers that were measured; and bad argumen
 import importlib.machinery
 import importlib.util
 import json
+import os
 import subprocess
 import sys
 import tempfile
@@ -69,9 +70,9 @@ class Figures(unittest.TestCase):
         self.assertEqual(figure["schema"], "pinion-paper-1")
         self.assertTrue(figure["name"] and figure["title"] and figure["kind"] and figure["how"] and figure["rows"])
         for row in figure["rows"]:
-            self.assertEqual(list(row), ["what", "unit", "paper", "ours"])
+            self.assertEqual(list(row), ["what", "unit", "paper", "ours", "kind"])
         self.figure = figure
-        return {row["what"]: row["ours"] for row in figure["rows"]}
+        return {row["what"]: row["ours"] for row in figure["rows"] if row["kind"] != "measured"}
 
     def papers(self):
         return {row["what"]: row["paper"] for row in self.figure["rows"] if row["paper"] is not None}
@@ -97,6 +98,7 @@ class Figures(unittest.TestCase):
         self.assertGreater(reuse["4M: pipeline, not pinned over leave-pinned, a message"], 0)
         self.assertGreater(reuse["helper against leave-pinned: peak saved"], 50)
         self.assertEqual(self.papers()["helper against leave-pinned: peak saved"], 24.75)
+        self.assertEqual({row["kind"] for row in self.figure["rows"] if "pipeline" in row["what"]} - {"measured"}, {"arithmetic"})
         once = self.rows("--figure", "10")
         self.assertEqual(once["4M: helper over leave-pinned, a message"], 0, "each registers every message once")
         self.assertLess(once["4M: pipeline, pinned over leave-pinned, a message"], 0)
@@ -161,15 +163,17 @@ class MeasuredTransfers(unittest.TestCase):
         self.write(json.dumps({"schema": "pinion-bench-1", "bench": "transfers", "rows": rows}))
         reuse = self.ours("--figure", "9")
         self.assertAlmostEqual(reuse["helper against leave-pinned: peak saved"], 100 * 2 / 3)
-        self.assertIsNone(reuse["helper against pipeline, pinned: peak saved"])
+        self.assertIsNone(reuse["helper against pipeline, pinned: saved"])
         self.assertAlmostEqual(reuse["17K: helper over leave-pinned, a message"], 100 / 3)
         self.assertEqual(self.ours("--figure", "10")["peak of pipeline, pinned, over helper's"], 2.5)
         self.assertAlmostEqual(self.ours("--figure", "2")["communication takes longer without leave-pinned"], 25)
         self.assertEqual(self.ours("--section", "4.3")["17K: helper over everything registered, a message"], 50)
 
     def test_a_real_bench(self):
+        settings = Path(self.directory.name) / "settings.conf"
+        settings.write_text(paper.UNBOUNDED)
         made = subprocess.run([str(BUILD / "bin/pinion"), "bench", "transfers", "--size", "17K,4M", "--rounds", "1", "--json"],
-                              capture_output=True, text=True, check=False)
+                              capture_output=True, text=True, check=False, env={**os.environ, "PINION_CONFIG": str(settings)})
         self.assertEqual(made.returncode, 0, made.stderr)
         values = {}
         for row in json.loads(made.stdout)["rows"]:
@@ -181,6 +185,7 @@ class MeasuredTransfers(unittest.TestCase):
 
         def over(case, of, below, metric):
             return values[case, of, metric] / values[case, below, metric]
+        self.assertGreater(over("no-reuse-4M", "leave-pinned", "helper", "registered_peak_bytes"), 1.1, "it lets buffers go")
         self.assertAlmostEqual(self.ours("--figure", "10")["peak of leave-pinned over helper's"],
                                over("no-reuse-4M", "leave-pinned", "helper", "registered_peak_bytes"))
         self.assertAlmostEqual(self.ours("--figure", "9")["17K: helper over leave-pinned, a message"],
@@ -198,6 +203,27 @@ class MeasuredTransfers(unittest.TestCase):
             self.assertIn(str(self.file), made.stderr)
 
 
+class Claims(unittest.TestCase):
+    def test_a_line_each(self):
+        made = paper.result("Figure 0", "title", "a machine of two cores", [
+            ("peak saved", "%", 20, 30), ("a plot", "%", None, 1), ("bytes", "", 4, 2, "measured"), ("absent", "us", 7, None)])
+        self.assertEqual(list(paper.claims("firehose", made)), [
+            "firehose, Figure 0, peak saved: 20.00 % in the paper, ours 30.00, 1.50 of it; simulated: a machine of two cores.",
+            "firehose, Figure 0, bytes: 4.00 in the paper, ours 2.00, 0.50 of it; measured: a machine of two cores.",
+            "firehose, Figure 0, absent: 7.00 us in the paper, ours not to be had; simulated: a machine of two cores."])
+
+    def test_documents_have_the_figures_that_were_kept(self):
+        whole, full = ((ROOT / "docs" / page).read_text() for page in ("paper.md", "paper-figures.md"))
+        for number in ("2", "9", "10"):
+            rows = paper.kept(number)
+            self.assertTrue(rows)
+            for what, unit, theirs, ours, _ in rows:
+                if theirs is not None:
+                    line = f"{what}, measured | {unit} | {theirs:.2f} | {ours:.2f} |"
+                    self.assertIn(line, whole)
+                    self.assertIn(line, full)
+
+
 class Arguments(unittest.TestCase):
     def test_bad_ones(self):
         for arguments, reason in (
@@ -205,7 +231,7 @@ class Arguments(unittest.TestCase):
                 (("--section", "4"), "valid: abstract, 4.3"), (("--figure", "2", "--all"), "not allowed with"), ((), "required"),
                 (("firehose", "--section", "1"), "valid: none"), (("nobody", "--all"), "invalid choice"),
                 (("--figure", "3", "--from", "file"), "valid: --figure 2, --figure 9"),
-                (("--all", "--from", "file"), "--from goes with"), (("--figure", "9", "--from", "nowhere"), "No such file")):
+                (("--all", "--from", "file"), "--from goes with"), (("--measure", "--from", "file"), "--from goes with"), (("--figure", "9", "--from", "nowhere"), "No such file")):
             made = run(*arguments)
             self.assertEqual((made.returncode, made.stdout, made.stderr.count("\n")), (2, "", 1), made.stderr)
             self.assertIn(reason, made.stderr)
