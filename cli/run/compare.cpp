@@ -12,6 +12,7 @@
 #include "base/process.h"
 #include "cli/command.h"
 #include "cli/parser.h"
+#include "cli/run/beforehand.h"
 #include "cli/run/comparison.h"
 #include "cli/run/forward.h"
 #include "cli/run/launch.h"
@@ -53,7 +54,7 @@ ComparedRun run_once(const CompareArguments& arguments, const ComparedStrategy& 
                      const std::string& directory) {
   const std::string& name = strategy.row.name;
   ComparedRun run;
-  run.logs = prepare_log_directory(directory);
+  run.logs = prepare_log_directory(directory, Earlier::removed);
   if (!strategy.row.has_pinion()) {
     Environment environment = strategy.variables;
     environment["PINION"] = kOff;
@@ -75,7 +76,7 @@ std::string observe(const CompareArguments& arguments, const Environment* caches
   for (const char* limit : {"limit", "node-limit", "limit-regions"}) flags.set(limit, "0");
   flags.set("retention", to_string(RetentionKind::observe));
   ComparedRun run;
-  run.logs = prepare_log_directory(fmt::format("{}/{}", arguments.log, name));
+  run.logs = prepare_log_directory(fmt::format("{}/{}", arguments.log, name), Earlier::removed);
   Environment environment = with_logs(flags, run.logs);
   if (caches) {
     environment[kCachesOffVariable] = "";
@@ -172,6 +173,7 @@ void compare(CompareArguments& arguments) {
   if (inside_launcher())
     throw UsageError("compare starts the launcher itself: pinion compare -- mpirun -n 2 ./app");
   rows_of(arguments.rows, arguments.flags.options());  // wrong ones before all else
+  check_beforehand(arguments.flags.options(), arguments.command);
   choose_device(arguments);
   arguments.made_log = !std::filesystem::exists(arguments.log);
   make_log_directory(arguments.log);

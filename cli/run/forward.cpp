@@ -107,6 +107,8 @@ void forward_to_ranks(Environment& environment, CommandLine& command) {
   tell_open_mpi(environment);
 }
 
+bool is_launcher(const CommandLine& command) { return is_mpiexec(command) || launcher_of(command) == "srun"; }
+
 bool hands_environment_on(const CommandLine& command) {
   const auto names_hosts = [](const std::string& argument) {
     const std::string_view name = std::string_view(argument).substr(argument.starts_with("--") ? 1 : 0);

@@ -22,6 +22,9 @@ namespace pinion::cli {
 /// nodes.
 void forward_to_ranks(Environment& environment, CommandLine& command);
 
+/// Whether the command is mpirun, mpiexec or srun.
+bool is_launcher(const CommandLine& command);
+
 /// Whether the command is a launcher that hands its environment to ranks on other nodes: srun, or an mpiexec
 /// with hosts on its command line.
 bool hands_environment_on(const CommandLine& command);

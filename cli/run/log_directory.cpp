@@ -27,9 +27,20 @@ namespace {
 bool is_left_by_a_run(const fs::path& file) {
   if (file.extension() != ".plog")
     return is_placement_figures(file.string()) || is_arena_figures(file.string());
+  if (runlog::is_written_to(file.string()))
+    throw UsageError(
+        fmt::format("{}: a run that goes on writes there; name another directory: --log DIR", file.string()));
   if (runlog::is_log(file.string())) return true;
   throw UsageError(
       fmt::format("{}: not a log of Pinion; name a directory for logs alone: --log DIR", file.string()));
+}
+
+/// Makes the first folder of these names that is missing: run-1, run-2, ...
+fs::path new_folder(const std::string& directory) {
+  for (int number = 1;; ++number) {
+    const fs::path folder = fs::path(directory) / fmt::format("run-{}", number);
+    if (fs::create_directory(folder)) return folder;
+  }
 }
 
 }  // namespace
@@ -44,13 +55,19 @@ std::string make_log_directory(const std::string& path) {
   }
 }
 
-std::string prepare_log_directory(const std::string& path) {
+std::string prepare_log_directory(const std::string& path, Earlier earlier) {
   const std::string directory = make_log_directory(path);
   try {
     std::vector<fs::path> older;
     for (const auto& entry : fs::directory_iterator(directory))
       if (is_left_by_a_run(entry.path())) older.push_back(entry.path());
-    for (const fs::path& file : older) fs::remove(file);
+    if (older.empty()) return directory;
+    if (earlier == Earlier::kept) {
+      const fs::path folder = new_folder(directory);
+      for (const fs::path& file : older) fs::rename(file, folder / file.filename());
+    } else {
+      for (const fs::path& file : older) fs::remove(file);
+    }
   } catch (const fs::filesystem_error& error) {
     refuse(path, error);
   }

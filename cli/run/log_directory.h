@@ -9,9 +9,13 @@ namespace pinion::cli {
 /// UsageError.
 std::string make_log_directory(const std::string& path);
 
-/// Makes it too, and removes the logs and figures of an older run, because a directory holds one run. What a
-/// file contains decides: files of other programs stay, and one with a log's name is refused.
-std::string prepare_log_directory(const std::string& path);
+/// What becomes of the logs and figures of an earlier run in a directory.
+enum class Earlier { kept, removed };
+
+/// Makes it too, for one run: files of an earlier one are removed, or moved into a folder of their own there
+/// (run-1, run-2, ...). What a file contains decides: files of other programs stay, and one with a log's name
+/// is refused, as is a directory whose run goes on.
+std::string prepare_log_directory(const std::string& path, Earlier earlier);
 
 class TemporaryLogDirectory {
  public:

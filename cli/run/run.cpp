@@ -3,6 +3,7 @@
 
 #include <CLI/CLI.hpp>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <optional>
 
@@ -14,17 +15,16 @@
 #include "cli/parser.h"
 #include "cli/report/arena.h"
 #include "cli/report/hugepages.h"
-#include "cli/report/libraries_part.h"
+#include "cli/report/judgement.h"
 #include "cli/report/prometheus.h"
 #include "cli/report/report_text.h"
 #include "cli/report/source_places.h"
-#include "cli/report/verdict.h"
+#include "cli/run/beforehand.h"
 #include "cli/run/forward.h"
 #include "cli/run/launch.h"
 #include "cli/run/log_directory.h"
 #include "cli/run/notes.h"
 #include "cli/run/preload_reach.h"
-#include "cli/simulate/strategies.h"
 #include "cli/text.h"
 #include "cli/typed.h"
 #include "device/node_devices.h"
@@ -32,6 +32,8 @@
 #include "runlog/analysis.h"
 
 namespace pinion::cli {
+
+namespace fs = std::filesystem;
 
 namespace {
 
@@ -43,16 +45,10 @@ void print_summary(const std::string& directory, const Options& options, const C
     print_error_line(error.code == ENOENT ? no_log_text(options, status) : error.message);
     return;
   }
-  std::optional<Strategies> strategies = strategies_of(report, {directory});
-  if (strategies) reconcile(report, *strategies);
-  const Strategies* const simulated = strategies ? &*strategies : nullptr;
   SourcePlaces places;
   const SiteText site_text = [&](const runlog::CallSite& site) { return places.text(site); };
-  const std::optional<LibrariesPart> held = held_by_libraries(report, {directory});
-  const Verdict verdict =
-      arena.served ? arena_verdict(report, arena)
-                   : verdict_of(report, simulated, held ? &*held : nullptr, {"", quoted(command)}, site_text);
-  fmt::print(stderr, "{}", summary_text(report, simulated, verdict));
+  const Judgement judgement = judge(report, {directory}, arena, {"", quoted(command)}, site_text);
+  fmt::print(stderr, "{}", summary_text(report, judgement.strategies(), judgement.verdict));
 }
 
 /// The programs in which a cache stays on, with its limits there.
@@ -126,14 +122,14 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, const std:
   check_metrics(metrics_path);
   const Options options = flags.options();
   if (options.off) return inside_launcher() ? execute(command, {}) : run_and_wait(command, {});
+  check_beforehand(options, command);
   const std::string raised = raise_memlock(options);
   if (inside_launcher()) {
     // Other ranks share the directory: its files stay. Around a launcher, `pinion run` has made it already; a
     // node that fails to make it loses its log.
     const bool around = !inherited.empty() || std::getenv("PINION_TEMPORARY_LOG");
     if (!options.log.empty())
-      flags.set("log",
-                around ? std::filesystem::absolute(options.log).string() : make_log_directory(options.log));
+      flags.set("log", around ? fs::absolute(options.log).string() : make_log_directory(options.log));
     if (inherited.empty() && job_place().rank == 0) {
       flags.note_unused();
       tell_beforehand(options, command, raised);
@@ -144,7 +140,7 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, const std:
   }
   std::optional<TemporaryLogDirectory> temporary;
   const std::string directory =
-      options.log.empty() ? temporary.emplace().path() : prepare_log_directory(options.log);
+      options.log.empty() ? temporary.emplace().path() : prepare_log_directory(options.log, Earlier::kept);
   flags.set("log", directory);
   std::optional<RunMetrics> metrics;
   if (!metrics_path.empty()) metrics.emplace(metrics_path, directory);

@@ -99,6 +99,14 @@ bool is_log(const std::string& path) {
   return is;
 }
 
+bool is_written_to(const std::string& path) {
+  const int file = open_plain_file(path, O_RDONLY);
+  if (file < 0) return false;
+  const bool is = begins_as_log(file) && ::flock(file, LOCK_EX | LOCK_NB) != 0 && errno == EWOULDBLOCK;
+  ::close(file);
+  return is;
+}
+
 Error NodeFile::open(const std::string& directory, std::uint64_t job, bool replaces, Mapping mapping) {
   close();
   mapping_ = mapping;
@@ -128,7 +136,7 @@ Error NodeFile::open(const std::string& directory, std::uint64_t job, bool repla
     return error;
   }
   // Locks may be private where mappings are.
-  if (created && replaces && !needs_write_back()) remove_finished(directory, host);
+  if (created && replaces && !needs_write_back()) move_finished(directory, host);
   return {};
 }
 
@@ -215,7 +223,7 @@ Error NodeFile::open_own(const std::string& directory, const std::string& name) 
 }
 
 // A log without lock holders is finished, also after a crash.
-void NodeFile::remove_finished(const std::string& directory, const std::string& host) const {
+void NodeFile::move_finished(const std::string& directory, const std::string& host) const {
   std::error_code failed;
   std::vector<std::string> others;
   for (fs::directory_iterator entry(directory, failed), end; !failed && entry != end;
@@ -228,7 +236,13 @@ void NodeFile::remove_finished(const std::string& directory, const std::string& 
   for (const std::string& path : others) {
     const int file = open_plain_file(path, O_RDONLY);
     if (file < 0) continue;
-    if (begins_as_log(file) && ::flock(file, LOCK_EX | LOCK_NB) == 0) ::unlink(path.c_str());
+    if (begins_as_log(file) && ::flock(file, LOCK_EX | LOCK_NB) == 0) {
+      const std::string name = fs::path(path).filename();
+      const std::string job = name.substr(host.size() + 1, name.find('.', host.size() + 1) - host.size() - 1);
+      const fs::path folder = fs::path(directory) / ("run-" + job);
+      fs::create_directory(folder, failed);
+      fs::rename(path, folder / name, failed);  // without the folder, the file stays
+    }
     ::close(file);
   }
 }

@@ -22,6 +22,8 @@ namespace pinion::runlog {
 
 /// Whether a regular file, not a link, begins as logs do.
 bool is_log(const std::string& path);
+/// Whether a process writes to this log, as far as its lock shows.
+bool is_written_to(const std::string& path);
 
 class NodeFile {
  public:
@@ -31,8 +33,8 @@ class NodeFile {
   NodeFile& operator=(const NodeFile&) = delete;
 
   /// Joins `<directory>/<host>.<job>.plog`, which the first process of the job on this node creates; makes
-  /// the directory where needed. The creator removes other jobs' files of this node when nobody writes to
-  /// them any more and `replaces`: a directory holds one run.
+  /// the directory where needed. The creator moves other jobs' files of this node into folders of
+  /// their own there (run-JOB) when nobody writes to them any more and `replaces`: a directory holds one run.
   enum class Mapping { where_possible, none };
   Error open(const std::string& directory, std::uint64_t job, bool replaces,
              Mapping mapping = Mapping::where_possible);
@@ -66,7 +68,7 @@ class NodeFile {
   Error join();
   Error open_own(const std::string& directory, const std::string& name);
   void remember(const Piece& piece);
-  void remove_finished(const std::string& directory, const std::string& host) const;
+  void move_finished(const std::string& directory, const std::string& host) const;
   Error within_size_limit(std::uint64_t end) const;
 
   /// Runs `use` with the descriptor of the file of `path_`, to be asked for at each call. Where the program

@@ -242,6 +242,7 @@ RunInfo info_of_job(std::uint64_t job, int rank) {
 std::size_t logs_in(const TemporaryDirectory& dir) {
   std::vector<Log> logs;
   for (const auto& file : fs::directory_iterator(dir.path())) {
+    if (file.is_directory()) continue;
     const Error error = read_logs({file.path().string()}, logs);
     EXPECT_TRUE(!error || error.code == ENOENT) << error.message;
   }
@@ -259,6 +260,8 @@ TEST(LogWriter, AJobThatHasEndedGivesWay) {
   ASSERT_EQ(logs_in(dir), 1u);
   ASSERT_FALSE(read_log(new_job.path(), log));
   EXPECT_EQ(log.events.size(), 0u);
+  ASSERT_FALSE(read_log(dir.path() + "/run-0000000000000001", log)) << "it is kept in a folder of its own";
+  EXPECT_EQ(log.events.size(), 1u);
 }
 
 TEST(LogWriter, WhatIsNoLogStays) {

@@ -54,6 +54,7 @@ class Cli : public ::testing::Test {
   void TearDown() override {
     ::unsetenv("PINION");
     ::unsetenv("OMPI_COMM_WORLD_RANK");
+    ::unsetenv("PINION_TEST_INFINIBAND");
     for (const char* name :
          {"LD_PRELOAD", "PINION_CONFIG", "SLURM_PROCID", "SLURM_STEP_ID", "SLURM_EXPORT_ENV",
           "OMPI_MCA_orte_fork_agent", "PRTE_MCA_odls_base_exec_agent", "PRTE_MCA_rtos"})
@@ -108,6 +109,23 @@ class Cli : public ::testing::Test {
   static pid_t child_of(pid_t process) {
     const std::string number = std::to_string(process);
     return std::atoi(content_of("/proc/" + number + "/task/" + number + "/children").c_str());
+  }
+
+  /// A log in the directory.
+  static fs::path first_log(const fs::path& directory) {
+    for (const auto& entry : fs::directory_iterator(directory))
+      if (entry.path().extension() == ".plog") return entry.path();
+    return {};
+  }
+
+  /// From here on the node has a NIC, which can be opened.
+  void make_nic() {
+    const fs::path node = root() / "infiniband";
+    fs::create_directories(node / "made0/ports/1");
+    fs::create_directories(node / "dev");
+    std::ofstream(node / "dev/uverbs0") << "";
+    std::ofstream(node / "made0/ports/1/state") << "4: ACTIVE\n";
+    ::setenv("PINION_TEST_INFINIBAND", node.c_str(), 1);
   }
 
   // Exit status 2, nothing on standard output, one line that contains `reason`.

@@ -123,6 +123,7 @@ TEST_F(Cli, CompareLimitsTheRowsThatSaySo) {
 // start to the end, and uses another page four times, unregistered but for the second.
 TEST_F(Cli, CompareBelowLibraries) {
   install_harmless_preload();
+  make_nic();
   const std::uint64_t page = page_size();
   {
     using namespace runlog;

@@ -1,7 +1,9 @@
 // `pinion run`: options and statuses that pass on, launchers, logs, signals.
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -148,6 +150,7 @@ TEST_F(Cli, ALogDirectoryKeepsTheFilesOfOthers) {
   std::ofstream(root() / "mine" / "host.123.arena") << "bytes=0\n";
   EXPECT_EQ(pinion({"run", "--log", "mine", "--", "true"}).status, 0);
   EXPECT_FALSE(fs::exists(root() / "mine/host.123.arena")) << "of an earlier run";
+  EXPECT_EQ(content_of(root() / "mine/run-1/host.123.arena"), "bytes=0\n");
   for (const char* name : {"level.3.arena", "notes.12.hugepages", "empty.4.arena"})
     std::ofstream(root() / "mine" / name) << (name[0] == 'e' ? "" : "bytes=1\nDear all\n");
   EXPECT_EQ(pinion({"run", "--log", "mine", "--", "true"}).status, 0);
@@ -158,6 +161,75 @@ TEST_F(Cli, ALogDirectoryKeepsTheFilesOfOthers) {
   expect_usage_error({"run", "--log", "mine", "--", "true"}, "letter.plog: not a log of Pinion");
   for (const char* name : {"my.arena", "notes.hugepages", "letter.plog"})
     EXPECT_EQ(content_of(root() / "mine" / name), "Dear all") << name;
+}
+
+TEST_F(Cli, ALogDirectoryKeepsEarlierRuns) {
+  install_harmless_preload();
+  write_log(root() / "logs", 0, 7);
+  ASSERT_EQ(pinion({"report", "logs"}).status, 0);
+  EXPECT_EQ(pinion({"run", "--log", "logs", "true"}).status, 0);
+  expect_usage_error({"report", "logs"},
+                     "in this directory; 1 folder with a run in it: pinion report --all logs");
+  EXPECT_EQ(pinion({"report", "logs/run-1"}).status, 0);
+  write_log(root() / "logs", 0, 8);
+  EXPECT_EQ(pinion({"run", "--log", "logs", "true"}).status, 0);
+  write_log(root() / "logs", 1, 9);
+  EXPECT_NE(pinion({"report", "logs"}).out.find("logs: 2 folders with runs in it: pinion report --all logs"),
+            std::string::npos);
+  const json all = json::parse(pinion({"report", "--all", "--json", "logs"}).out);
+  ASSERT_EQ(all.size(), 3u);
+  for (const json& run : all) {
+    EXPECT_EQ(run.at("registered_peak_bytes"), page_size());
+    EXPECT_EQ(run.at("wall_seconds"), 2);
+  }
+  const std::string table = pinion({"report", "--all", "logs"}).out;
+  for (const char* row : {"logs: ./app", "logs/run-1: ./app", "logs/run-2: ./app"})
+    EXPECT_NE(table.find(row), std::string::npos) << table;
+  expect_narrow(table);
+}
+
+// Two jobs write to one directory at a time.
+TEST_F(Cli, ReportAllTellsJobsOfADirectoryApart) {
+  write_log(root() / "logs/monday", 0, 7);
+  write_log(root() / "logs/monday", 0, 8);
+  EXPECT_EQ(json::parse(pinion({"report", "--all", "--json", "logs"}).out).size(), 2u);
+  std::ofstream(root() / "logs/torn.plog") << content_of(first_log(root() / "logs/monday")).substr(0, 100);
+  const Outcome o = pinion({"report", "--all", "logs"});
+  EXPECT_EQ(o.status, 0);
+  EXPECT_EQ(o.lines_of_error(), 1) << o.err;
+  EXPECT_NE(o.err.find("torn.plog"), std::string::npos);
+}
+
+TEST_F(Cli, ADirectoryOfARunThatGoesOnIsRefused) {
+  install_harmless_preload();
+  write_log(root() / "logs", 0);
+  const int file = ::open(first_log(root() / "logs").c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(::flock(file, LOCK_SH), 0);
+  expect_usage_error({"run", "--log", "logs", "touch", "ran"}, "a run that goes on writes there");
+  ::close(file);
+  EXPECT_FALSE(fs::exists(root() / "ran"));
+}
+
+TEST_F(Cli, ARunThatCannotServeIsRefused) {
+  install_harmless_preload();
+  ::setenv("PINION_TEST_INFINIBAND", (root() / "none").c_str(), 1);
+  expect_usage_error({"run", "--front", "verbs", "touch", "ran"}, "no RDMA port of this node is active");
+  expect_usage_error({"compare", "--front", "verbs", "touch", "ran"}, "no RDMA port of this node is active");
+  expect_usage_error({"run", "--only-ranks", "2-3", "mpirun", "-n", "2", "touch", "ran"},
+                     "--only-ranks: '2-3' holds no rank of this job, which has 0-1");
+  expect_usage_error({"run", "--only-ranks", "1", "srun", "--mpi", "pmi2", "-n", "1", "touch", "ran"},
+                     "rank 0 alone");
+  // The program's own words, or several programs.
+  std::ofstream(root() / "mpirun") << "#!/bin/sh\nexit 3\n";
+  fs::permissions(root() / "mpirun", fs::perms::all);
+  for (const std::vector<std::string>& command :
+       {std::vector<std::string>{"-n", "2", "a", ":", "-n", "2", "b"},
+        {"--bind-to", "none", "a", "-n", "1"}}) {
+    std::vector<std::string> words = {"run", "--only-ranks", "2-3", "./mpirun"};
+    words.insert(words.end(), command.begin(), command.end());
+    EXPECT_EQ(pinion(words).status, 3);
+  }
+  EXPECT_FALSE(fs::exists(root() / "ran"));
 }
 
 TEST_F(Cli, PipesAndLinksInALogDirectoryStopNoCommand) {

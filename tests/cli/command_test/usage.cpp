@@ -209,6 +209,7 @@ TEST_F(Cli, OptionsWithoutEffectAreNamed) {
   EXPECT_EQ(error_of({"--nic", "myrinet"}).find("no effect"), std::string::npos);  // of what is simulated
   EXPECT_EQ(error_of({"--nic", "myrinet", "--device", "emulated"}).find("no effect"), std::string::npos);
   EXPECT_EQ(error_of({}).find("no effect"), std::string::npos);
+  make_nic();
   EXPECT_NE(error_of({"--front", "verbs", "--device", "verbs"}).find("--device verbs has no effect"),
             std::string::npos);
 }
