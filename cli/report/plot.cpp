@@ -37,11 +37,15 @@ const char* scale_text(Scale scale) {
 }
 
 Json to_json(const Plot& plot) {
+  const LineClasses classes = line_classes(plot.panels);
   Json panels = Json::array();
   for (const PlotPanel& panel : plot.panels) {
     Json lines = Json::array();
     for (const PlotLine& line : panel.lines)
-      lines.push_back({{"name", line.name}, {"points", line.points}, {"is_bound", line.is_bound}});
+      lines.push_back({{"name", line.name},
+                       {"points", line.points},
+                       {"is_bound", line.is_bound},
+                       {"classes", classes.at(line.name)}});
     panels.push_back({{"title", panel.title},
                       {"x", panel.x},
                       {"y", panel.y},

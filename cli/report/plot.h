@@ -14,7 +14,8 @@ enum class Scale { linear, powers_of_two, powers_of_ten };
 struct PlotLine {
   std::string name;  ///< lines of one name have one colour in all panels
   std::vector<std::pair<double, double>> points;
-  bool is_bound = false;  ///< dashed, without marks at its points
+  bool is_bound = false;      ///< dashed, without marks at its points
+  std::string strategy = {};  ///< whose colour it has; empty: of the name up to a comma
 };
 struct PlotPanel {
   std::string title, x, y;

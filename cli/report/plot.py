@@ -10,24 +10,26 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as pyplot
 
 
+COLOURS = ["#0072b2", "#d55e00", "#00805c", "#a8327d", "#7a5195", "#8a6d00", "#3a86c8", "#5c5c5c"]  # c0 to c7 in svg.cpp
+
+
 def main(data, file):
     with open(data) as opened:
         plot = json.load(opened)
     panels, columns = plot["panels"], plot["columns"]
     rows = math.ceil(len(panels) / columns)
     figure, grid = pyplot.subplots(rows, columns, figsize=(6 * columns, 3.5 * rows + 1), squeeze=False)
-    names = sorted({line["name"] for panel in panels for line in panel["lines"]})
-    colours = {name: pyplot.get_cmap("tab20")(i % 20) for i, name in enumerate(names)}
     for axes in grid.flat[len(panels):]:
         axes.axis("off")
     shown = {}
     for axes, panel in zip(grid.flat, panels):
         for line in panel["lines"]:
             x, y = zip(*line["points"])
-            bound = line["is_bound"]
+            bound, classes = line["is_bound"], line["classes"].split()
             shown[line["name"]] = axes.plot(
                 x, y, marker="o" if panel["has_marks"] and not bound else "", markersize=3,
-                linestyle="dashed" if bound else "solid", color=colours[line["name"]])[0]
+                linestyle="dashed" if bound else "solid" if len(classes) == 1 else "dotted" if classes[1] == "again" else "dashdot",
+                color=COLOURS[int(classes[0][1:])])[0]
         for scale, set_scale in ((panel["x_scale"], axes.set_xscale), (panel["y_scale"], axes.set_yscale)):
             if scale != "linear":
                 set_scale("log", base=2 if scale == "powers of two" else 10)

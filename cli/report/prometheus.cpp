@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <exception>
+#include <map>
 #include <utility>
 #include <vector>
 
@@ -24,20 +26,22 @@ constexpr int kPausesPerRefresh = 50;
 struct Metric {
   const char *name, *type, *help;
   double (*value)(const RankReport&);
+  bool is_sum = true;  ///< of the processes without a rank on a node; else the most
 };
 
 double number(std::uint64_t n) { return static_cast<double>(n); }
 
 const Metric kMetrics[] = {
     {"pinion_running", "gauge", "1 while the process runs",
-     [](const RankReport& r) { return r.running ? 1.0 : 0.0; }},
-    {"pinion_run_seconds", "gauge", "Length of the run", [](const RankReport& r) { return r.wall_seconds; }},
+     [](const RankReport& r) { return r.running ? 1.0 : 0.0; }, false},
+    {"pinion_run_seconds", "gauge", "Length of the run", [](const RankReport& r) { return r.wall_seconds; },
+     false},
     {"pinion_registered_bytes", "gauge", "Registered bytes, at the end of a run those left",
      [](const RankReport& r) { return number(r.registered_now_bytes); }},
     {"pinion_registered_peak_bytes", "gauge", "Most registered bytes at one time",
      [](const RankReport& r) { return number(r.registered.peak); }},
     {"pinion_registered_mean_bytes", "gauge", "Registered bytes, mean over the run",
-     [](const RankReport& r) { return r.registered.mean; }},
+     [](const RankReport& r) { return std::round(r.registered.mean); }},
     {"pinion_kernel_pinned_peak_bytes", "gauge", "Most bytes that the kernel counted as pinned or locked",
      [](const RankReport& r) { return number(r.kernel_pinned_peak_bytes); }},
     {"pinion_transfers_total", "counter", "Transfers",
@@ -76,9 +80,11 @@ std::string quoted_label(const std::string& text) {
   return out + "\"";
 }
 
+/// Without a process id, which would make a series of its own for each run. So the processes of a node that
+/// have no rank are one.
 std::string labels_of(const Report& report, const RankReport& rank) {
-  return fmt::format("{{command={},host={},rank=\"{}\",process=\"{}\"}}", quoted_label(report.command),
-                     quoted_label(rank.host), rank.rank, rank.process);
+  return fmt::format("{{command={},host={},rank=\"{}\"}}", quoted_label(report.command),
+                     quoted_label(rank.host), rank.rank);
 }
 
 }  // namespace
@@ -87,8 +93,12 @@ std::string prometheus_text(const Report& report) {
   std::string out;
   for (const Metric& metric : kMetrics) {
     out += fmt::format("# HELP {0} {1}.\n# TYPE {0} {2}\n", metric.name, metric.help, metric.type);
-    for (const RankReport& rank : report.per_rank)
-      out += fmt::format("{}{} {}\n", metric.name, labels_of(report, rank), metric.value(rank));
+    std::map<std::string, double> values;
+    for (const RankReport& rank : report.per_rank) {
+      double& value = values[labels_of(report, rank)];
+      value = metric.is_sum ? value + metric.value(rank) : std::max(value, metric.value(rank));
+    }
+    for (const auto& [labels, value] : values) out += fmt::format("{}{} {}\n", metric.name, labels, value);
   }
   out +=
       "# HELP pinion_limit_bytes Limit of a process, or of all of a node if that is less; 0: none.\n# TYPE "

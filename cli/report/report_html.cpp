@@ -33,15 +33,18 @@ code { display: block; background: var(--back); border: 1px solid var(--line); b
 .tile { background: var(--box); border-radius: 6px; padding: 10px 12px; }
 .tile b { display: block; font-size: 20px; } .tile span { color: var(--soft); font-size: 13px; }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 440px), 1fr)); gap: 12px; }
-svg.plot { width: 100%; max-width: 760px; height: auto; }
+svg.plot { width: 100%; max-width: 480px; height: auto; }
 .wide { overflow-x: auto; }
 table { border-collapse: collapse; font-size: 14px; overflow-wrap: normal; margin: 8px 0 16px; }
-td { white-space: nowrap; } td:first-child, td.words { white-space: normal; min-width: 8em; }
+td { white-space: nowrap; } td:first-child, td.words { white-space: normal; min-width: 8em; overflow-wrap: anywhere; }
 th, td { padding: 4px 12px 4px 0; text-align: right; vertical-align: top; border-bottom: 1px solid var(--line); font-variant-numeric: tabular-nums; }
 th:first-child, td:first-child, td.words { text-align: left; } th { color: var(--soft); font-weight: 600; }
-td.words { overflow-wrap: anywhere; } td.bar { width: 30%; min-width: 80px; }
+td.bar { width: 30%; min-width: 80px; }
 td.bar svg { width: 100%; height: 10px; } td.bar rect { fill: var(--bar); }
-@media screen and (max-width: 600px) { .plots { overflow-x: auto; } svg.plot { min-width: 560px; } }
+@media screen and (max-width: 600px) { td:first-child, td.words { min-width: 6em; }
+  .rows thead { display: none; } .rows table, .rows tbody { display: block; } .rows tr { display: block; padding: 6px 0; border-bottom: 1px solid var(--line); }
+  .rows td { display: flex; justify-content: space-between; gap: 12px; border: 0; padding: 1px 0; white-space: normal; }
+  .rows td:first-child { font-weight: 600; } .rows td + td::before { content: attr(data-name); color: var(--soft); } }
 @media print { :root { --text: #000; --soft: #333; --line: #bbb; --back: #fff; --box: #fff; --bar: #0072b2; color-scheme: light; }
   body { max-width: none; padding: 0; font-size: 11px; } .wide { overflow: visible; } table { font-size: 10px; }
   .plots { grid-template-columns: 1fr 1fr; } svg.plot, tr, .verdict, .tile { break-inside: avoid; } h2 { break-after: avoid; } }
@@ -53,16 +56,25 @@ std::string element(const char* name, const std::string& text) {
 
 std::string words(const std::string& text) { return escaped(with_units_kept(text, "\u00a0")); }
 
-std::string row(const std::vector<std::string>& cells, const char* cell) {
+std::string head(const std::vector<std::string>& names) {
   std::string out = "<tr>";
-  for (const std::string& text : cells) out += fmt::format("<{0}>{1}</{0}>", cell, escaped(text));
+  for (const std::string& name : names) out += fmt::format("<th>{}</th>", escaped(name));
+  return out + "</tr>\n";
+}
+
+/// Each cell has the name of its column: on a phone, a row is a list of names and values.
+std::string row(const std::vector<std::string>& cells, const std::vector<std::string>& names) {
+  std::string out = "<tr>";
+  for (std::size_t i = 0; i < cells.size(); ++i)
+    out += fmt::format("<td data-name=\"{}\">{}</td>", escaped(i < names.size() ? names[i] : ""),
+                       escaped(cells[i]));
   return out + "</tr>\n";
 }
 
 std::string table_html(const Table& table) {
   const auto& rows = table.rows();
-  std::string out = "<div class=\"wide\"><table>\n<thead>" + row(rows.front(), "th") + "</thead>\n<tbody>\n";
-  for (std::size_t i = 1; i < std::min(rows.size(), kMostRows); ++i) out += row(rows[i], "td");
+  std::string out = "<div class=\"wide rows\"><table>\n<thead>" + head(rows.front()) + "</thead>\n<tbody>\n";
+  for (std::size_t i = 1; i < std::min(rows.size(), kMostRows); ++i) out += row(rows[i], rows.front());
   out += "</tbody></table></div>\n";
   if (rows.size() > kMostRows)
     out += element(
@@ -100,9 +112,9 @@ std::string figures_html(const std::vector<Figure>& figures) {
 }
 
 std::string plots_html(const std::vector<PlotPanel>& panels) {
-  const std::vector<std::string> names = line_names(panels);
+  const LineClasses classes = line_classes(panels);
   std::string out = "<div class=\"plots\">\n";
-  for (const PlotPanel& panel : panels) out += svg_panel(panel, names);
+  for (const PlotPanel& panel : panels) out += svg_panel(panel, classes);
   return out + "</div>\n";
 }
 

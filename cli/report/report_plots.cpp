@@ -22,8 +22,9 @@ constexpr double kLimitInSight = 1.5;
 constexpr double kMostBins = 4096;
 
 /// Steps: a bin has its value from its begin to its end.
-PlotLine line_of(const char* name, const std::vector<std::uint64_t>& bins, double bin_seconds) {
-  PlotLine line{name, {}};
+PlotLine line_of(const char* name, const std::vector<std::uint64_t>& bins, double bin_seconds,
+                 const std::string& strategy = {}) {
+  PlotLine line{name, {}, false, strategy};
   for (std::size_t i = 0; i < bins.size(); ++i) {
     const double value = static_cast<double>(bins[i]) / kMiB;
     if (i > 0 && bins[i] == bins[i - 1]) line.points.pop_back();
@@ -40,8 +41,8 @@ PlotPanel memory_panel(const Report& r, const std::string& title, const MemorySe
   const double bin_seconds = static_cast<double>(r.series_bin) * 1e-9;
   PlotPanel panel{title, "seconds", "MiB registered", {}, Scale::linear, Scale::linear, false};
   if (!is_measured(r)) {
-    panel.lines.push_back(line_of("this run, mean", series.registered.mean, bin_seconds));
-    panel.lines.push_back(line_of("this run, peak", series.registered.peak, bin_seconds));
+    panel.lines.push_back(line_of("this run, mean", series.registered.mean, bin_seconds, r.retention));
+    panel.lines.push_back(line_of("this run, peak", series.registered.peak, bin_seconds, r.retention));
   }
   if (helper != nullptr) {
     const auto seconds = std::max(helper->seconds, 1e-9);

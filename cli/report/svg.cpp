@@ -13,11 +13,15 @@ namespace pinion::cli {
 
 namespace {
 
-// Sizes of a panel, in its own units.
-constexpr double kWidth = 640, kHeight = 320;
-constexpr double kLeft = 70, kRight = 18, kBottom = 48;
+// Sizes of a panel, in its own units: its text is legible on a phone, where the panel is as wide as the
+// screen.
+constexpr double kWidth = 440, kLines = 190;
+constexpr double kLeft = 64, kRight = 14, kBottom = 48;
 constexpr double kLegendTop = 40, kLegendRow = 17;
 constexpr std::size_t kColours = 8;
+/// The strategy at each place has the colour of that number.
+constexpr const char* kStrategies[] = {"helper", "leave-pinned", "oracle", "on-demand",
+                                       "lru",    "observe",      "off",    "limit"};
 
 /// Maps values, `least` to `most`, to places along one side of a panel.
 class Axis {
@@ -71,12 +75,21 @@ class Axis {
   double from_, to_;
 };
 
-/// The classes of a line: its colour, and dots where there are more lines than colours.
-std::string classes_of(const PlotLine& line, const std::vector<std::string>& names) {
-  const auto found = std::find(names.begin(), names.end(), line.name);
-  const auto place = static_cast<std::size_t>(found - names.begin());
-  return fmt::format("c{}{}{}", place % kColours, place >= kColours ? " again" : "",
-                     line.is_bound ? " bound" : "");
+std::string colour_key(const PlotLine& line) {
+  return line.strategy.empty() ? line.name.substr(0, line.name.find(',')) : line.strategy;
+}
+
+/// kColours: the key is no strategy's.
+std::size_t colour_of_strategy(const std::string& key) {
+  const auto found = std::find(std::begin(kStrategies), std::end(kStrategies), key);
+  return found == std::end(kStrategies) ? kColours : static_cast<std::size_t>(found - kStrategies);
+}
+
+/// Attributes that squeeze a text which would be wider than `most`.
+std::string squeezed(const std::string& text, double most) {
+  constexpr double kCharacter = 8;
+  if (kCharacter * static_cast<double>(text.size()) <= most) return {};
+  return fmt::format(" textLength=\"{:.0f}\" lengthAdjust=\"spacingAndGlyphs\"", most);
 }
 
 struct Extent {
@@ -88,11 +101,11 @@ struct Extent {
   }
 };
 
-std::string ticks_of(const Axis& x, const Axis& y) {
+std::string ticks_of(const Axis& x, const Axis& y, double bottom) {
   std::string out;
   for (const auto& [value, text] : x.ticks())
     out += fmt::format("<text class=\"tick\" x=\"{:.1f}\" y=\"{:.0f}\" text-anchor=\"middle\">{}</text>\n",
-                       x.place(value), kHeight - kBottom + 18, escaped(text));
+                       x.place(value), bottom + 18, escaped(text));
   for (const auto& [value, text] : y.ticks())
     out += fmt::format(
         "<path class=\"grid\" d=\"M{:.0f} {:.1f}H{:.0f}\"/>"
@@ -107,7 +120,7 @@ struct Legend {
   double bottom = kLegendTop;
 };
 
-Legend legend_of(const PlotPanel& panel, const std::vector<std::string>& names) {
+Legend legend_of(const PlotPanel& panel, const LineClasses& classes) {
   Legend legend;
   double at = kLeft;
   for (const PlotLine& line : panel.lines) {
@@ -119,7 +132,7 @@ Legend legend_of(const PlotPanel& panel, const std::vector<std::string>& names) 
     legend.text += fmt::format(
         "<path class=\"line {}\" d=\"M{:.0f} {:.0f}h18\"/>"
         "<text class=\"key\" x=\"{:.0f}\" y=\"{:.0f}\">{}</text>\n",
-        classes_of(line, names), at, legend.bottom - 4, at + 23, legend.bottom, escaped(line.name));
+        classes.at(line.name), at, legend.bottom - 4, at + 23, legend.bottom, escaped(line.name));
     at += width;
   }
   return legend;
@@ -140,7 +153,24 @@ std::string line_of(const PlotLine& line, const PlotPanel& panel, const Axis& x,
                      escaped(line.name), marks);
 }
 
-std::string content_of(const PlotPanel& panel, const std::vector<std::string>& names) {
+double bottom_of(const Legend& legend) { return legend.bottom + 14 + kLines; }
+
+double height_of(const PlotPanel& panel, const LineClasses& classes) {
+  return bottom_of(legend_of(panel, classes)) + kBottom;
+}
+
+std::string titles_of(const PlotPanel& panel, double top, double bottom) {
+  return fmt::format(
+      "<text class=\"title\" x=\"{:.0f}\" y=\"20\"{}>{}</text>\n"
+      "<text class=\"label\" x=\"{:.0f}\" y=\"{:.0f}\" text-anchor=\"middle\">{}</text>\n"
+      "<text class=\"label\" transform=\"translate(16 {:.0f}) rotate(-90)\" "
+      "text-anchor=\"middle\">{}</text>\n",
+      kLeft, squeezed(panel.title, kWidth - kLeft - kRight), escaped(panel.title),
+      (kLeft + kWidth - kRight) / 2, bottom + kBottom - 8, escaped(panel.x), (top + bottom) / 2,
+      escaped(panel.y));
+}
+
+std::string content_of(const PlotPanel& panel, const LineClasses& classes) {
   Extent across, up;
   for (const PlotLine& line : panel.lines)
     for (const auto& [at, value] : line.points) {
@@ -148,21 +178,14 @@ std::string content_of(const PlotPanel& panel, const std::vector<std::string>& n
       up.add(value);
     }
   const Axis x(panel.x_scale, across.least, across.most, kLeft, kWidth - kRight);
-  const Legend legend = legend_of(panel, names);
-  const double top = legend.bottom + 14;
+  const Legend legend = legend_of(panel, classes);
+  const double top = legend.bottom + 14, bottom = bottom_of(legend);
   const Axis y(panel.y_scale, panel.y_scale == Scale::linear ? std::min(0.0, up.least) : up.least, up.most,
-               kHeight - kBottom, top);
-  std::string out = fmt::format(
-      "<text class=\"title\" x=\"{:.0f}\" y=\"20\">{}</text>\n"
-      "<text class=\"label\" x=\"{:.0f}\" y=\"{:.0f}\" text-anchor=\"middle\">{}</text>\n"
-      "<text class=\"label\" transform=\"translate(16 {:.0f}) rotate(-90)\" "
-      "text-anchor=\"middle\">{}</text>\n",
-      kLeft, escaped(panel.title), (kLeft + kWidth - kRight) / 2, kHeight - 8, escaped(panel.x),
-      (top + kHeight - kBottom) / 2, escaped(panel.y));
-  out += ticks_of(x, y) + legend.text;
+               bottom, top);
+  std::string out = titles_of(panel, top, bottom) + ticks_of(x, y, bottom) + legend.text;
   // The first one on top.
   for (auto line = panel.lines.rbegin(); line != panel.lines.rend(); ++line)
-    out += line_of(*line, panel, x, y, classes_of(*line, names));
+    out += line_of(*line, panel, x, y, classes.at(line->name));
   return out;
 }
 
@@ -195,38 +218,63 @@ std::string escaped(const std::string& text) {
   return out;
 }
 
-std::vector<std::string> line_names(const std::vector<PlotPanel>& panels) {
-  std::vector<std::string> names;
+LineClasses line_classes(const std::vector<PlotPanel>& panels) {
+  std::map<std::string, std::size_t> colours, lines_of;
+  std::size_t next = 0;
+  LineClasses classes;
+  std::vector<bool> is_taken(kColours, false);
   for (const PlotPanel& panel : panels)
     for (const PlotLine& line : panel.lines)
-      if (std::find(names.begin(), names.end(), line.name) == names.end()) names.push_back(line.name);
-  return names;
+      if (const std::size_t colour = colour_of_strategy(colour_key(line)); colour < kColours)
+        is_taken[colour] = true;
+  for (const PlotPanel& panel : panels)
+    for (const PlotLine& line : panel.lines) {
+      if (classes.count(line.name)) continue;
+      const std::string key = colour_key(line);
+      if (!colours.count(key)) {
+        std::size_t colour = colour_of_strategy(key);
+        if (colour == kColours) {
+          while (next < kColours && is_taken[next]) ++next;
+          colour = next++;
+        }
+        colours[key] = colour;
+      }
+      // Colours come again in dots.
+      const std::size_t dashes = lines_of[key]++ + colours[key] / kColours;
+      static constexpr const char* kDashes[] = {"", " again", " third"};
+      classes[line.name] =
+          fmt::format("c{}{}{}", colours[key] % kColours, kDashes[std::min<std::size_t>(dashes, 2)],
+                      line.is_bound ? " bound" : "");
+    }
+  return classes;
 }
 
-std::string svg_panel(const PlotPanel& panel, const std::vector<std::string>& names) {
+std::string svg_panel(const PlotPanel& panel, const LineClasses& classes) {
   return fmt::format(
       "<svg class=\"plot\" viewBox=\"0 0 {:.0f} {:.0f}\" role=\"img\" "
       "aria-label=\"{}\">\n{}</svg>\n",
-      kWidth, kHeight, escaped(panel.title), content_of(panel, names));
+      kWidth, height_of(panel, classes), escaped(panel.title), content_of(panel, classes));
 }
 
 std::string svg_file(const Plot& plot) {
   constexpr double kHead = 40;
   const std::size_t columns = std::max(1u, plot.columns);
   const std::size_t rows = (plot.panels.size() + columns - 1) / columns;
+  const LineClasses classes = line_classes(plot.panels);
+  double panel_height = 0;
+  for (const PlotPanel& panel : plot.panels) panel_height = std::max(panel_height, height_of(panel, classes));
   const double width = kWidth * static_cast<double>(columns);
-  const double height = kHead + kHeight * static_cast<double>(rows);
-  const std::vector<std::string> names = line_names(plot.panels);
+  const double height = kHead + panel_height * static_cast<double>(rows);
   std::string out = fmt::format(
       "<svg class=\"plot\" xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {0:.0f} {1:.0f}\" "
       "width=\"{0:.0f}\" "
       "height=\"{1:.0f}\">\n<style>{2}</style>\n<rect class=\"paper\" width=\"100%\" height=\"100%\"/>\n"
-      "<text class=\"title\" x=\"{3:.0f}\" y=\"26\" text-anchor=\"middle\">{4}</text>\n",
-      width, height, svg_style(), width / 2, escaped(plot.title));
+      "<text class=\"title\" x=\"{3:.0f}\" y=\"26\" text-anchor=\"middle\"{5}>{4}</text>\n",
+      width, height, svg_style(), width / 2, escaped(plot.title), squeezed(plot.title, width - 2 * kRight));
   for (std::size_t i = 0; i < plot.panels.size(); ++i)
-    out += fmt::format("<g transform=\"translate({:.0f} {:.0f})\">\n{}</g>\n",
-                       kWidth * static_cast<double>(i % columns),
-                       kHead + kHeight * static_cast<double>(i / columns), content_of(plot.panels[i], names));
+    out += fmt::format(
+        "<g transform=\"translate({:.0f} {:.0f})\">\n{}</g>\n", kWidth * static_cast<double>(i % columns),
+        kHead + panel_height * static_cast<double>(i / columns), content_of(plot.panels[i], classes));
   return out + "</svg>\n";
 }
 
@@ -245,7 +293,7 @@ const char* svg_style() {
 .plot .grid { stroke: var(--faint); fill: none; }
 .plot .line { fill: none; stroke-width: 2; stroke-linejoin: round; }
 .plot .bound { stroke-dasharray: 6 4; stroke-width: 1.5; }
-.plot .again { stroke-dasharray: 2 3; }
+.plot .again { stroke-dasharray: 2 3; } .plot .third { stroke-dasharray: 9 3; }
 .plot .c0 { stroke: var(--c0); } .plot .c1 { stroke: var(--c1); } .plot .c2 { stroke: var(--c2); }
 .plot .c3 { stroke: var(--c3); } .plot .c4 { stroke: var(--c4); } .plot .c5 { stroke: var(--c5); }
 .plot .c6 { stroke: var(--c6); } .plot .c7 { stroke: var(--c7); }

@@ -2,6 +2,7 @@
 // Pure functions.
 #pragma once
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -12,11 +13,13 @@ namespace pinion::cli {
 /// Text for XML and HTML: markup as entities, control characters as '?', bytes that are no UTF-8 as U+FFFD.
 std::string escaped(const std::string& text);
 
-/// The names of all lines in their order: the place of a name is its colour.
-std::vector<std::string> line_names(const std::vector<PlotPanel>& panels);
+/// The CSS classes of lines, by their names: a strategy has one colour in all plots, and its lines differ in
+/// their dashes. Other lines have the remaining colours in their order.
+using LineClasses = std::map<std::string, std::string>;
+LineClasses line_classes(const std::vector<PlotPanel>& panels);
 
 /// A panel as an <svg> element, for a page that has svg_style().
-std::string svg_panel(const PlotPanel& panel, const std::vector<std::string>& names);
+std::string svg_panel(const PlotPanel& panel, const LineClasses& classes);
 
 /// The panels in their grid, as a file of its own.
 std::string svg_file(const Plot& plot);

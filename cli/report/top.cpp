@@ -1,14 +1,17 @@
 // `pinion top`: a running job live in the terminal, from its logs.
 #include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
 #include <sys/ioctl.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <chrono>
+#include <cstdlib>
 #include <memory>
-#include <thread>
 
+#include "base/clock.h"
 #include "base/shown_text.h"
 #include "base/units.h"
 #include "cli/command.h"
@@ -45,9 +48,53 @@ void show_once(const Arguments& arguments) {
   fmt::print("{}", top_text(std::move(rows), 0, 0));
 }
 
-/// Shows pictures until the job has ended. A log that cannot be read any more is named below the last
-/// picture.
+/// The terminal as it was, for the handler of signals that end the command.
+termios before;
+
+/// While it lives, keys come one by one, and are not shown.
+class Keys {
+ public:
+  Keys() {
+    are_ours_ = ::tcgetpgrp(STDIN_FILENO) == ::getpgrp() && ::tcgetattr(STDIN_FILENO, &before) == 0;
+    if (!are_ours_) return;
+    struct sigaction action {};
+    action.sa_handler = [](int signal) {
+      ::tcsetattr(STDIN_FILENO, TCSANOW, &before);
+      ::raise(signal);
+    };
+    action.sa_flags = static_cast<int>(SA_RESETHAND);
+    for (const int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT}) ::sigaction(signal, &action, nullptr);
+    termios now = before;
+    now.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+    ::tcsetattr(STDIN_FILENO, TCSANOW, &now);
+  }
+  ~Keys() {
+    if (are_ours_) ::tcsetattr(STDIN_FILENO, TCSANOW, &before);
+  }
+  Keys(const Keys&) = delete;
+  Keys& operator=(const Keys&) = delete;
+
+  /// Waits so long, or until the user wants to quit, which it returns.
+  bool quit_within(Duration time) const {
+    for (const Time end = monotonic_now() + time; monotonic_now() < end;) {
+      pollfd keys{are_ours_ ? STDIN_FILENO : -1, POLLIN, 0};
+      const Duration left = std::max<Duration>(end - monotonic_now(), 0);
+      if (::poll(&keys, 1, static_cast<int>(left / kMillisecond) + 1) <= 0) continue;
+      char key = 0;
+      if (::read(STDIN_FILENO, &key, 1) != 1 || key == 'q' || key == 'Q') return true;
+    }
+    return false;
+  }
+
+ private:
+  bool are_ours_ = false;
+};
+
+/// Shows pictures until the job has ended, or the user presses q. A log that cannot be read any more is named
+/// below the last picture.
 void show_live(const Arguments& arguments, Duration every) {
+  const bool has_colours = std::getenv("NO_COLOR") == nullptr;
+  const Keys keys;
   std::string picture;
   for (bool goes_on = true; goes_on;) {
     std::vector<TopRow> rows;
@@ -59,11 +106,12 @@ void show_live(const Arguments& arguments, Duration every) {
     } else {
       goes_on = std::any_of(rows.begin(), rows.end(), [](const TopRow& row) { return row.is_running; });
       picture = top_text(std::move(rows), size.columns, size.lines);
+      if (has_colours) picture = coloured(picture);
     }
     // Home, the picture, and the rest of the screen cleared.
     fmt::print("\033[H\033[J{}{}", picture, note);
     std::fflush(stdout);
-    if (goes_on) std::this_thread::sleep_for(std::chrono::nanoseconds(every));
+    if (goes_on && keys.quit_within(every)) return;
   }
 }
 

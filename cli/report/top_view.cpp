@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <regex>
 #include <sstream>
 #include <tuple>
 
@@ -32,21 +33,41 @@ void add(TopRow& sum, const TopRow& row) {
   sum.budget.allowed += row.budget.allowed;
 }
 
-/// Columns of the whole table; a narrower terminal gets it without the peak and the bounced.
-constexpr std::size_t kWhole = 84;
+/// Columns of the whole table, without bars and with them; a narrower terminal gets it without the peak and
+/// the bounced.
+constexpr std::size_t kWhole = 84, kWithBars = 100;
+constexpr std::size_t kBar = 11;
+constexpr const char* kFirstColumn = "node, rank";
 
-std::vector<std::string> header(bool whole) {
-  if (!whole) return {"node, rank", "registered", "limit", "transfers", "misses", "late", "budget"};
-  return {"node, rank", "registered", "peak", "limit", "transfers", "misses", "late", "bounced", "budget"};
+struct Columns {
+  bool whole, bars;
+};
+
+std::vector<std::string> header(Columns columns) {
+  if (!columns.whole) return {kFirstColumn, "registered", "limit", "transfers", "misses", "late", "budget"};
+  std::vector<std::string> names{kFirstColumn, "registered", "peak",    "limit", "transfers",
+                                 "misses",     "late",       "bounced", "budget"};
+  if (columns.bars) names.insert(names.begin() + 1, "of limit/peak");
+  return names;
 }
 
-void add_line(Table& table, bool whole, const std::string& name, const TopRow& r) {
-  std::vector<std::string> cells{name, bytes_text(static_cast<double>(r.registered_now))};
-  if (whole) cells.push_back(bytes_text(static_cast<double>(r.registered_peak)));
+/// Draws the part of the limit, or of the peak where there is none.
+std::string bar_text(const TopRow& r) {
+  const std::uint64_t most = r.limit ? r.limit : r.registered_peak;
+  const double share = most ? static_cast<double>(r.registered_now) / static_cast<double>(most) : 0;
+  const auto filled = static_cast<std::size_t>(std::clamp(share, 0.0, 1.0) * kBar + 0.5);
+  return "[" + std::string(filled, '|') + std::string(kBar - filled, ' ') + "]";
+}
+
+void add_line(Table& table, Columns columns, const std::string& name, const TopRow& r) {
+  std::vector<std::string> cells{name};
+  if (columns.bars) cells.push_back(bar_text(r));
+  cells.push_back(bytes_text(static_cast<double>(r.registered_now)));
+  if (columns.whole) cells.push_back(bytes_text(static_cast<double>(r.registered_peak)));
   cells.push_back(r.limit ? bytes_text(static_cast<double>(r.limit)) : "none");
   for (const std::uint64_t count : {r.acquires.total, r.acquires.misses, r.acquires.late})
     cells.push_back(count_text(count));
-  if (whole) cells.push_back(count_text(r.acquires.bounced));
+  if (columns.whole) cells.push_back(count_text(r.acquires.bounced));
   cells.push_back(share_text(r.budget));
   table.add(std::move(cells));
 }
@@ -115,8 +136,8 @@ std::string top_text(std::vector<TopRow> rows, std::size_t columns, std::size_t 
   std::sort(rows.begin(), rows.end(), [](const TopRow& a, const TopRow& b) {
     return std::tie(a.host, a.rank, a.process) < std::tie(b.host, b.rank, b.process);
   });
-  const bool whole = columns == 0 || columns >= kWhole;
-  Table table(header(whole));
+  const Columns shown{columns == 0 || columns >= kWhole, columns >= kWithBars};
+  Table table(header(shown));
   std::size_t nodes = 0;
   runlog::GpuCopies copies;
   for (const TopRow& row : rows) runlog::add(copies, row.copies);
@@ -126,14 +147,33 @@ std::string top_text(std::vector<TopRow> rows, std::size_t columns, std::size_t 
     TopRow sum;
     for (auto row = begin; row != end; ++row) add(sum, *row);
     if (begin->node_limit) sum.limit = std::min(sum.limit, begin->node_limit);
-    add_line(table, whole, begin->host, sum);
-    for (auto row = begin; row != end; ++row) add_line(table, whole, rank_name(*row), *row);
+    add_line(table, shown, begin->host, sum);
+    for (auto row = begin; row != end; ++row) add_line(table, shown, rank_name(*row), *row);
     begin = end;
     ++nodes;
   }
   // Ahead of the ranks, which may be more than the terminal has lines for.
   const std::string of_gpus = copies.any() ? gpu_copies_table(copies).text() + "\n" : "";
   return cut(heading(rows, nodes, columns) + of_gpus + table.text(), columns, lines);
+}
+
+std::string coloured(const std::string& picture) {
+  static const std::regex bar("\\[(\\|*)( *)\\]");
+  std::string out;
+  std::istringstream in(picture);
+  for (std::string line; std::getline(in, line);) {
+    std::smatch found;
+    if (line.starts_with(kFirstColumn)) {
+      line = "\033[1m" + line + "\033[0m";
+    } else if (std::regex_search(line, found, bar)) {
+      const auto filled = static_cast<std::size_t>(found.length(1));
+      const char* const colour = filled * 10 >= kBar * 9 ? "31" : filled * 10 >= kBar * 7 ? "33" : "32";
+      line = found.prefix().str() + "[\033[" + colour + "m" + found.str(1) + "\033[0m" + found.str(2) + "]" +
+             found.suffix().str();
+    }
+    out += line + "\n";
+  }
+  return out;
 }
 
 }  // namespace pinion::cli

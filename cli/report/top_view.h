@@ -25,7 +25,11 @@ struct TopRow {
 
 TopRow top_row(const runlog::Log& log);
 
-/// Cut to `columns` and `lines`; 0: whole. `rows`: at least one.
+/// Cut to `columns` and `lines`; 0: whole, without bars. `rows`: at least one.
 std::string top_text(std::vector<TopRow> rows, std::size_t columns, std::size_t lines);
+
+/// Adds the escape codes of colours: a bar is green, from 70 % on yellow, from 90 % on red, and the heads of
+/// columns are bold.
+std::string coloured(const std::string& picture);
 
 }  // namespace pinion::cli

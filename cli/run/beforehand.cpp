@@ -53,7 +53,7 @@ std::uint64_t ranks_asked_for(const CommandLine& command) {
   for (std::size_t i = 1; i + 1 < command.size(); ++i) {
     const std::string& word = command[i];
     const bool is_option = word.starts_with("-");
-    // From the program's name on, words are its own.
+    // The program's own words begin here.
     if (!is_option && (!after_option || is_program(word))) return 0;
     if (is_option && asks_for_ranks(word)) return parse_count(command[i + 1]).value_or(0);
     after_option = is_option;

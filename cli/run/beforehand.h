@@ -1,4 +1,4 @@
-// What would make a run useless, found before it starts. Ordinary code, any thread.
+// Checks before a run that it can serve. Ordinary code, any thread.
 #pragma once
 
 #include <cstdint>

@@ -9,7 +9,7 @@ namespace pinion::cli {
 /// UsageError.
 std::string make_log_directory(const std::string& path);
 
-/// What becomes of the logs and figures of an earlier run in a directory.
+/// The fate of the logs and figures of an earlier run in a directory.
 enum class Earlier { kept, removed };
 
 /// Makes it too, for one run: files of an earlier one are removed, or moved into a folder of their own there

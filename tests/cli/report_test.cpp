@@ -4,6 +4,7 @@
 #include <pty.h>
 #include <sys/ioctl.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
 #include <set>
@@ -188,6 +189,20 @@ TEST_F(Report, TextsOfLogsAreNoMarkup) {
   }
 }
 
+// In the plots of memory and in those of the simulated limits.
+TEST_F(Report, AStrategyHasOneColourInAllPlots) {
+  for (const int rank : {0, 1}) write_run({}, rank, 2);
+  ASSERT_EQ(pinion({"report", "logs", "--html", "page.html"}).status, 0);
+  const std::string page = content_of(root() / "page.html");
+  static const std::regex key("<path class=\"line c([0-7])[^>]*/><text class=\"key\"[^>]*>([^<,]*)");
+  std::map<std::string, std::set<std::string>> colours;
+  for (std::sregex_iterator found(page.begin(), page.end(), key), end; found != end; ++found)
+    colours[found->str(2)].insert(found->str(1));
+  for (const char* strategy : {"helper", "leave-pinned", "oracle"})
+    EXPECT_EQ(colours[strategy].size(), 1u) << strategy << ": " << page;
+  EXPECT_NE(colours["helper"], colours["leave-pinned"]);
+}
+
 TEST_F(Report, APlotNeedsNoPython) {
   for (const int rank : {0, 1}) write_run({}, rank, 2);
   const std::string path = std::getenv("PATH");
@@ -294,6 +309,7 @@ TEST_F(Report, MetricsAreInPrometheusFormat) {
   const std::string text = content_of(root() / "pinion.prom");
   EXPECT_NE(text.find("pinion_transfers_total{command=\"./app \\\"a\\\\b\\\"\",host="), std::string::npos)
       << text;
+  EXPECT_EQ(text.find("process="), std::string::npos) << "a series for each run: " << text;
   // It is renamed into its place.
   for (const auto& entry : fs::directory_iterator(root())) EXPECT_NE(entry.path().extension(), ".new");
 }
@@ -379,6 +395,7 @@ class Terminal {
     }
   }
   bool is_there() const { return child_ > 0; }
+  void press(char key) { EXPECT_EQ(::write(side_, &key, 1), 1); }
   void resize(winsize size) { ::ioctl(side_, TIOCSWINSZ, &size); }
 
   /// Reads on until a picture, from its first line to the next picture's, fulfils `is_it`, or the command
@@ -424,7 +441,9 @@ TEST_F(Report, TopFollowsARunAndTheSizeOfItsTerminal) {
   counters.registered_now_bytes = 3 << 20;
   writer.update(counters, series, 2 * kSecond);
 
+  ::setenv("NO_COLOR", "1", 1);
   Terminal terminal(root() / "bin/pinion", root(), {40, 120, 0, 0});
+  ::unsetenv("NO_COLOR");
   if (!terminal.is_there()) GTEST_SKIP() << "no terminal can be made here";
   const auto contains = [](const char* what) {
     return [what](const std::string& picture) { return picture.find(what) != std::string::npos; };
@@ -451,6 +470,28 @@ TEST_F(Report, TopFollowsARunAndTheSizeOfItsTerminal) {
   writer.finish(counters, series, 4 * kSecond, 0);
   terminal.resize({40, 120, 0, 0});
   EXPECT_TRUE(terminal.shows(contains("ended")));
+  EXPECT_EQ(terminal.status(), 0);
+}
+
+TEST_F(Report, TopHasBarsInColoursAndEndsAtAKey) {
+  MadeRun made;
+  made.limit = 10 << 20;
+  runlog::LogWriter writer;
+  ASSERT_FALSE(writer.open((root() / "logs").string(), info_of(made, 0, 1), 1 << 16));
+  runlog::Counters counters{};
+  runlog::Series series;
+  series.start(kSecond);
+  counters.registered_now_bytes = 10 << 20;
+  writer.update(counters, series, 2 * kSecond);
+  Terminal terminal(root() / "bin/pinion", root(), {40, 120, 0, 0});
+  if (!terminal.is_there()) GTEST_SKIP() << "no terminal can be made here";
+  EXPECT_TRUE(terminal.shows([](const std::string& picture) {
+    return picture.find("[\033[31m|||||||||||\033[0m]") != std::string::npos &&
+           picture.find("\033[1mnode, rank") != std::string::npos;
+  }));
+  terminal.press('x');
+  terminal.press('q');
+  EXPECT_FALSE(terminal.shows([](const std::string&) { return false; }));
   EXPECT_EQ(terminal.status(), 0);
 }
 

@@ -22,12 +22,14 @@ page=$work/report.html
 cat >"$work/frame.html" <<'FRAME'
 <iframe src="report.html" width="390" height="800" onload="
   const d = this.contentDocument, e = d.documentElement;
-  document.body.append(`[width ${e.scrollWidth} plots ${d.querySelectorAll('svg.plot').length}]`);
+  const cut = [...d.querySelectorAll('.wide, .plots')].filter(part => part.scrollWidth > part.clientWidth);
+  document.body.append(`[width ${e.scrollWidth} cut ${cut.length} plots ${d.querySelectorAll('svg.plot').length}]`);
   d.querySelectorAll('h2').forEach(h => document.body.append(`[${h.textContent}]`));"></iframe>
 FRAME
 browse --allow-file-access-from-files --dump-dom "file://$work/frame.html" >"$work/dom"
 width=$(grep -o '\[width [0-9]*' "$work/dom" | cut -d' ' -f2)
 [ -n "$width" ] && [ "$width" -le 390 ] || fail "on a phone the page is ${width:-no} pixels wide: $(cat "$work/dom")"
+grep -q ' cut 0 ' "$work/dom" || fail "on a phone, tables or plots are cut: $(cat "$work/dom")"
 grep -q 'plots [5-9]\]' "$work/dom" || fail "plots are missing: $(cat "$work/dom")"
 for heading in 'Registered memory over time' 'Ranks over time' 'Time lost to registration' 'What if' 'Call sites'; do
   grep -q "\[$heading" "$work/dom" || fail "no heading '$heading'"
