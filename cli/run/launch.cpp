@@ -11,6 +11,7 @@
 #include <cstring>
 #include <filesystem>
 #include <random>
+#include <sstream>
 #include <vector>
 
 #include "base/plain_file.h"
@@ -126,6 +127,16 @@ Environment with_pinion(const Options& options) {
           {"PINION_CONFIG", ""},
           {"LD_PRELOAD", libraries},
           {kCachesOffVariable, may_switch_caches_off(options) ? caches_to_switch_off(options) : ""}};
+}
+
+Environment without_preload() {
+  const char* const inherited = std::getenv("LD_PRELOAD");
+  std::istringstream words(inherited ? inherited : "");
+  std::string others;
+  for (std::string word; std::getline(words, word, ':');)
+    if (std::filesystem::path(word).filename().string().rfind("libpinion-", 0) != 0)
+      others += (others.empty() ? "" : ":") + word;
+  return {{"LD_PRELOAD", others}};
 }
 
 std::string new_run_name() {

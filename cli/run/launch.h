@@ -32,6 +32,9 @@ std::string heap_library();
 /// kCachesOffVariable.
 Environment with_pinion(const Options& options);
 
+/// Takes Pinion out of LD_PRELOAD, where a `pinion run` around the launcher has put it.
+Environment without_preload();
+
 /// A name for a run that starts here, for kRunVariable in the environment of its processes: their logs are
 /// those of one run wherever the launcher puts them.
 std::string new_run_name();

@@ -9,8 +9,10 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstdlib>
 #include <cstring>
+#include <functional>
 #include <optional>
 #include <sstream>
 #include <string_view>
@@ -45,12 +47,23 @@ class ElfFile {
 
   bool is_program() const { return header_ && (header_->e_type == ET_EXEC || header_->e_type == ET_DYN); }
 
-  bool has_interpreter() const {
+  /// A program of this machine's other kind; its header is of another form.
+  bool is_32_bit() const {
+    const auto mark = read<std::array<unsigned char, EI_NIDENT>>(0);
+    return mark && std::memcmp(mark->data(), ELFMAG, SELFMAG) == 0 && (*mark)[EI_CLASS] == ELFCLASS32;
+  }
+
+  /// Returns the path of the dynamic loader; nothing: the file is linked statically.
+  std::optional<std::string> interpreter() const {
     for (std::size_t i = 0; i < header_->e_phnum; ++i) {
       const auto segment = read<ElfW(Phdr)>(header_->e_phoff + i * sizeof(ElfW(Phdr)));
-      if (segment && segment->p_type == PT_INTERP) return true;
+      if (!segment || segment->p_type != PT_INTERP) continue;
+      const bool is_inside = segment->p_offset < bytes_ && segment->p_filesz <= bytes_ - segment->p_offset;
+      if (!is_inside) return "";
+      const char* const path = content_ + segment->p_offset;
+      return std::string(path, ::strnlen(path, segment->p_filesz));
     }
-    return false;
+    return std::nullopt;
   }
 
   bool defines(std::string_view name) const {
@@ -104,36 +117,62 @@ std::string found_by_path(const std::string& name) {
   return {};
 }
 
-}  // namespace
+/// A file and its content; not open where that is impossible.
+struct Opened {
+  explicit Opened(const std::string& file)
+      : descriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)),
+        is_regular(::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode)),
+        elf(descriptor, is_regular ? static_cast<std::size_t>(status.st_size) : 0) {
+    if (descriptor >= 0) ::close(descriptor);
+  }
 
-std::string why_unreached(const std::string& file) {
-  const int descriptor = ::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  if (descriptor < 0) return {};
   struct stat status {};
-  const bool regular = ::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode);
-  const ElfFile elf(descriptor, regular ? static_cast<std::size_t>(status.st_size) : 0);
-  ::close(descriptor);
-  if (!elf.is_program()) return {};
-  if (gives_privileges(file, status))
-    return "it is set-user-ID, set-group-ID or has file capabilities, so the loader ignores LD_PRELOAD: "
-           "Pinion does nothing there";
-  if (!elf.has_interpreter())
-    return "it is linked statically, so no library is preloaded: Pinion does nothing there";
-  if (elf.defines("ibv_cmd_reg_mr"))
-    return "it has a libibverbs of its own inside: its registrations are not seen";
-  return {};
+  int descriptor;
+  bool is_regular;
+  ElfFile elf;
+};
+
+std::string why_unloadable(const ElfFile& elf) {
+  if (elf.is_32_bit()) return "it is a 32-bit program: it runs without Pinion";
+  const std::string loader = elf.is_program() ? elf.interpreter().value_or("") : "";
+  if (loader.find("/ld-musl-") == std::string::npos) return {};
+  return fmt::format("its C library is musl ({}), Pinion's is glibc: it runs without Pinion", loader);
 }
 
-std::vector<std::string> unreached_programs(const CommandLine& command) {
+/// "FILE: WHY" for each of the command's programs for which there is a reason.
+std::vector<std::string> explained(const CommandLine& command,
+                                   const std::function<std::string(const std::string&)>& why) {
   std::vector<std::string> lines;
   for (std::size_t i = 0; i < command.size(); ++i) {
     if (i > 0 && command[i].find('/') == std::string::npos) continue;
     const std::string file = found_by_path(command[i]);
     if (file.empty() || ::access(file.c_str(), X_OK) != 0) continue;
-    if (const std::string why = why_unreached(file); !why.empty())
-      lines.push_back(fmt::format("{}: {}", file, why));
+    if (const std::string text = why(file); !text.empty()) lines.push_back(fmt::format("{}: {}", file, text));
   }
   return lines;
+}
+
+}  // namespace
+
+std::string why_unreached(const std::string& file) {
+  const Opened opened(file);
+  if (std::string why = why_unloadable(opened.elf); !why.empty() || !opened.elf.is_program()) return why;
+  if (gives_privileges(file, opened.status))
+    return "it is set-user-ID, set-group-ID or has file capabilities, so the loader ignores LD_PRELOAD: "
+           "Pinion does nothing there";
+  if (!opened.elf.interpreter())
+    return "it is linked statically, so no library is preloaded: Pinion does nothing there";
+  if (opened.elf.defines("ibv_cmd_reg_mr"))
+    return "it has a libibverbs of its own inside: its registrations are not seen";
+  return {};
+}
+
+std::vector<std::string> unreached_programs(const CommandLine& command) {
+  return explained(command, why_unreached);
+}
+
+std::vector<std::string> unloadable_programs(const CommandLine& command) {
+  return explained(command, [](const std::string& file) { return why_unloadable(Opened(file).elf); });
 }
 
 }  // namespace pinion::cli

@@ -20,6 +20,7 @@
 #include "cli/report/report_text.h"
 #include "cli/report/source_places.h"
 #include "cli/run/beforehand.h"
+#include "cli/run/container.h"
 #include "cli/run/forward.h"
 #include "cli/run/launch.h"
 #include "cli/run/log_directory.h"
@@ -122,6 +123,10 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, const std:
   check_metrics(metrics_path);
   const Options options = flags.options();
   if (options.off) return inside_launcher() ? execute(command, {}) : run_and_wait(command, {});
+  if (const std::vector<std::string> programs = unloadable_programs(command); !programs.empty()) {
+    if (job_place().rank <= 0) tell(programs.front());
+    return inside_launcher() ? execute(command, without_preload()) : run_and_wait(command, without_preload());
+  }
   check_beforehand(options, command);
   const std::string raised = raise_memlock(options);
   if (inside_launcher()) {
@@ -147,6 +152,8 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, const std:
   flags.note_unused();
   tell_beforehand(options, command, raised);
   Environment environment = with_pinion(flags.options());
+  reach_into_container(environment, command,
+                       temporary ? fs::path(directory).parent_path().string() : directory);
   if (temporary) environment["PINION_TEMPORARY_LOG"] = "1";
   environment[kRunVariable] = new_run_name();
   // Ranks elsewhere may have a NIC.

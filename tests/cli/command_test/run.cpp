@@ -8,6 +8,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -230,6 +231,59 @@ TEST_F(Cli, ARunThatCannotServeIsRefused) {
     EXPECT_EQ(pinion(words).status, 3);
   }
   EXPECT_FALSE(fs::exists(root() / "ran"));
+}
+
+// Their loaders end the program, or complain, where a library of glibc is preloaded.
+TEST_F(Cli, ProgramsOfAnotherLoaderRunWithoutPinion) {
+  install_harmless_preload();
+  const auto made = [&](const std::string& command) {
+    return std::system(("cd " + root().string() + " && " + command + " 2>/dev/null").c_str()) == 0;
+  };
+  std::ofstream(root() / "musl.c")
+      << "#include <stdio.h>\n#include <stdlib.h>\n"
+         "int main(void) { return puts(getenv(\"LD_PRELOAD\")) == EOF ? 1 : 5; }\n";
+  ::setenv("LD_PRELOAD", (preload() + ":/absent/libother.so").c_str(), 1);  // as a rank has it
+  const bool has_musl = made("LD_PRELOAD= musl-gcc musl.c -o musl");
+  for (const char* launcher : {"", "env"}) {
+    if (!has_musl) break;
+    const Outcome o = pinion(*launcher ? std::vector<std::string>{"run", launcher, "./musl"}
+                                       : std::vector<std::string>{"run", "./musl"});
+    EXPECT_EQ(o.status, 5) << o.err;
+    EXPECT_EQ(o.out, "/absent/libother.so\n");
+    EXPECT_NE(o.err.find("./musl: its C library is musl (/lib/ld-musl-"), std::string::npos) << o.err;
+    EXPECT_EQ(o.err.find("left a log"), std::string::npos) << o.err;
+  }
+  ::unsetenv("LD_PRELOAD");
+  std::ofstream(root() / "small.s") << ".globl _start\n_start: mov $1,%eax\nmov $6,%ebx\nint $0x80\n";
+  if (made("as --32 small.s -o small.o && ld -m elf_i386 small.o -o small; ./small; test $? = 6")) {
+    const Outcome o = pinion({"run", "./small"});
+    EXPECT_EQ(o.status, 6);
+    EXPECT_NE(o.err.find("./small: it is a 32-bit program: it runs without Pinion"), std::string::npos)
+        << o.err;
+  }
+}
+
+TEST_F(Cli, ContainersGetTheInstallation) {
+  install_harmless_preload();
+  for (const char* runtime : {"apptainer", "singularity", "podman"}) {
+    std::ofstream(root() / runtime) << "#!/bin/sh\necho $APPTAINER_BIND $SINGULARITYENV_LD_PRELOAD\n";
+    fs::permissions(root() / runtime, fs::perms::all);
+  }
+  const std::string prefix = root().string(), logs = (root() / "logs").string();
+  ::setenv("APPTAINER_BIND", "/data", 1);
+  for (const char* runtime : {"./apptainer", "./singularity"}) {
+    const Outcome o = pinion({"run", "--log", "logs", runtime, "exec", "image.sif", "./app"});
+    EXPECT_EQ(o.out, "/data," + prefix + "," + logs + " " + preload() + "\n");
+    EXPECT_NE(o.err.find("bound in the container"), std::string::npos) << o.err;
+  }
+  ::unsetenv("APPTAINER_BIND");
+  const auto of_podman = [&](const char* words) {
+    std::string err = pinion({"run", "--log", "logs", "./podman", "run", words, "image"}).err;
+    std::replace(err.begin(), err.end(), '\n', ' ');
+    return err.find("podman starts programs without Pinion") != std::string::npos;
+  };
+  EXPECT_TRUE(of_podman("--rm"));
+  EXPECT_FALSE(of_podman(("-v" + prefix + ":" + prefix + ":ro").c_str()));
 }
 
 TEST_F(Cli, PipesAndLinksInALogDirectoryStopNoCommand) {
