@@ -8,13 +8,15 @@
 
 namespace pinion {
 
-void HelperFigures::account(Time now) {
+Duration HelperFigures::work() const {
   double slept = 0;
   domains_.for_each([&](const DomainSlot& slot) {
     if (slot.device) slept += slot.device->modelled_sleep_seconds();
   });
-  desk_.used(thread_cpu_now() + std::llround(slept * kSecond), now);
+  return thread_cpu_now() + std::llround(slept * kSecond);
 }
+
+void HelperFigures::account(Time now) { desk_.used(work(), now); }
 
 void HelperFigures::note_acts() {
   if (acts_ != Acts::measured) return;
@@ -92,6 +94,8 @@ void HelperFigures::update(Time now) {
 }
 
 void HelperFigures::finish() {
+  // Leave-pinned's helper deregisters as much or more.
+  desk_.time_budget().leave_pinned_used(work());
   const runlog::Counters all = tell();
   log_.finish(all, clock_.now(), pinned_.finish());
 }

@@ -46,10 +46,12 @@ class HelperFigures {
   void publish();
   /// Tells retention of the bookkeeping, beside publish().
   void update(Time now);
-  /// Completes the log.
+  /// Completes the log, after the program's end.
   void finish();
 
  private:
+  /// The helper's CPU since its start, and the modelled time of its device calls.
+  Duration work() const;
   runlog::Counters tell();
   std::uint64_t modelled_strict_ns();
   void tell_domains();

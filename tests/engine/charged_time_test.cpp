@@ -1,10 +1,14 @@
-// Unregistered transfers: the time that a copy would take is charged in the books. A thread waits for it only
-// where a NIC is emulated.
+// Time that is charged in the books. Unregistered transfers: the time that a copy would take. A thread waits
+// for it only where a NIC is emulated. The helper's work where no core is idle: what the run loses by it.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <time.h>
 
+#include <vector>
+
 #include "engine/engine.h"
+#include "runlog/reader.h"
+#include "support/temporary_directory.h"
 
 namespace pinion {
 namespace {
@@ -59,6 +63,36 @@ TEST(ChargedTime, IsSpentWhereANicIsEmulated) {
   const Times times = refused_transfers("emulated", 5, 1 << 20);
   EXPECT_GT(times.charged, 0u);
   EXPECT_GE(times.elapsed, times.charged);
+}
+
+// Leave-pinned deregisters it as well.
+TEST(ChargedTime, EndsWithTheProgram) {
+  constexpr std::size_t kBytes = std::size_t{1} << 20;
+  const TemporaryDirectory directory;
+  Options options;
+  options.device = "emulated";
+  options.nic = "myrinet";
+  options.log = directory.path() + "/log";
+  JobPlace place;
+  place.local_ranks = 1000;  // no core is idle
+  const Error error = Engine::start(options, place, "test");
+  ASSERT_FALSE(error) << error.message;
+  void* const memory = ::mmap(nullptr, kBytes, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  const auto begin = reinterpret_cast<Address>(memory);
+  LeasePath& leases = Engine::running()->lease_path();
+  Transfer made;
+  const CallPoint call{ticks_now(), 1, CallKind::send};
+  ASSERT_TRUE(leases.acquire(*this_thread(), 0, call, {begin, begin + kBytes}, Access::read, made));
+  leases.release(*this_thread(), made);
+  Engine::stop();
+  ::munmap(memory, kBytes);
+  std::vector<runlog::Log> logs;
+  const Error unread = runlog::read_logs({options.log}, logs);
+  ASSERT_FALSE(unread) << unread.message;
+  constexpr double kDeregistration = 6.0 * kMillisecond;
+  const auto cores = static_cast<double>(::sysconf(_SC_NPROCESSORS_ONLN));
+  EXPECT_LT(static_cast<double>(logs[0].live.counters.helper_charged_ns),
+            TimeBudget::delay_of(place.local_ranks, cores) * kDeregistration);
 }
 
 }  // namespace

@@ -16,6 +16,9 @@ TEST(TimeBudgetOfTheHelper, WhatLeavePinnedDoesTooIsNoLoss) {
   budget.leave_pinned_did(20 * ms);
   budget.used(55 * ms, false, 3 * kSecond);
   EXPECT_EQ(budget.by_helper(), 35 * ms);
+  budget.leave_pinned_used(60 * ms);
+  budget.used(61 * ms, false, 4 * kSecond);
+  EXPECT_EQ(budget.by_helper(), 36 * ms);
 }
 
 TEST(TimeBudgetOfTheHelper, CountsTimeOfTheRunWhereNoCoreIsIdle) {
