@@ -17,7 +17,7 @@ std::string as_flags(const Options& options) {
     else
       tuned += fmt::format("{}{}={}", tuned.empty() ? "" : ",", spec.name, value);
   }
-  return text + (tuned.empty() ? "" : " --tune " + quoted(tuned));
+  return text + (tuned.empty() ? "" : " --tune " + pinion::quoted(tuned));
 }
 
 }  // namespace

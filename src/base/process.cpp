@@ -135,7 +135,8 @@ std::string command_line() {
   all.erase(all.find_last_not_of('\0') + 1);
   std::istringstream words(all);
   std::string text;
-  for (std::string word; std::getline(words, word, '\0');) text += (text.empty() ? "" : " ") + quoted(word);
+  for (std::string word; std::getline(words, word, '\0');)
+    text += (text.empty() ? "" : " ") + pinion::quoted(word);
   return text;
 }
 

@@ -6,6 +6,7 @@
 #include <elf.h>
 #include <link.h>
 
+#include <cstddef>
 #include <cstdint>
 
 namespace pinion {

@@ -1,6 +1,7 @@
 #include "monitor/hooked_change.h"
 
 #include <sys/mman.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 
 #include <atomic>

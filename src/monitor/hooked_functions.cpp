@@ -1,5 +1,7 @@
 #include "monitor/hooked_functions.h"
 
+#include <sys/syscall.h>
+
 #include <cerrno>
 
 namespace pinion {

@@ -1,6 +1,7 @@
 #include "device/kernel/fault_in.h"
 
 #include <sys/mman.h>
+#include <sys/syscall.h>
 
 #include <algorithm>
 #include <cerrno>

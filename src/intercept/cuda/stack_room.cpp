@@ -2,6 +2,7 @@
 
 #include <pthread.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -39,7 +40,7 @@ Range stack_of_this_thread() {
 }  // namespace
 
 bool has_room_on_stack() {
-  const Range stack = ::gettid() == ::getpid() ? stack_of_main_thread() : stack_of_this_thread();
+  const Range stack = ::syscall(SYS_gettid) == ::getpid() ? stack_of_main_thread() : stack_of_this_thread();
   const auto here = reinterpret_cast<Address>(__builtin_frame_address(0));
   return stack.begin <= here && here < stack.end && here - stack.begin >= kEnough;
 }
