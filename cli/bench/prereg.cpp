@@ -181,6 +181,61 @@ void measure_requests(Bench& bench) {
                   kOffloadNs / 1000));
 }
 
+// ---- munmap ----
+
+/// The time of `unmap(range)` for touched memory that `map(bytes)` has mapped, the mean of some.
+template <class Map, class Unmap>
+double unmap_us(std::size_t bytes, Map&& map, Unmap&& unmap) {
+  constexpr int kTimes = 16;
+  const ApiDomain api("retention=leave-pinned,monitor=brackets,device=pin");
+  Ticks sum = 0;
+  for (int i = 0; i < kTimes; ++i) {
+    void* const at = map(bytes);
+    if (at == nullptr || at == MAP_FAILED) throw Failure("memory is short");
+    const Range range = Range::of(at, bytes);
+    std::memset(at, 1, bytes);
+    api.use(range);
+    const Ticks begin = ticks_now();
+    unmap(range);
+    sum += ticks_now() - begin;
+  }
+  return static_cast<double>(sum) * calibration().ns_per_tick / kTimes / 1000;
+}
+
+double unmap_in_arena_us(std::size_t bytes) {
+  return unmap_us(
+      bytes, [](std::size_t size) { return process_heap().map(size); },
+      [](Range range) {
+        if (!process_heap().unmap(range)) throw Failure("the heap is busy");
+      });
+}
+
+/// Registered beside the arena: the registration ends first.
+double unmap_beside_us(std::size_t bytes) {
+  return unmap_us(
+      bytes,
+      [](std::size_t size) {
+        return ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+      },
+      [](Range range) {
+        void* const at = reinterpret_cast<void*>(range.begin);
+        must(pinion_memory_begin(at, range.bytes()));
+        ::munmap(at, range.bytes());
+        must(pinion_memory_end(at, range.bytes()));
+      });
+}
+
+void measure_unmapping(Bench& bench) {
+  for (const std::size_t bytes : {kMiB, 4 * kMiB})
+    bench.compare("munmap-" + size_name(bytes), "us", "us",
+                  {{"arena", [=] { return unmap_in_arena_us(bytes); }},
+                   {"beside", [=] { return unmap_beside_us(bytes); }}});
+  bench.note(
+      "munmap: of touched, registered memory. arena: a mapping that it serves, which stays registered; the "
+      "next one there "
+      "begins with zeros. beside: the kernel's, around which the registration ends; device pin.");
+}
+
 // ---- forks ----
 
 /// The parent's time of a fork while memory is as `Held` has it.
@@ -317,6 +372,7 @@ void run(Bench& bench) {
   ::pthread_atfork([] { process_heap().before_fork(); }, [] { process_heap().after_fork_in_parent(); },
                    [] { process_heap().after_fork_in_child(); });
   measure_requests(bench);
+  measure_unmapping(bench);
   const std::pair<const char*, std::function<void()>> parts[] = {
       {"allreduce", [&] { measure_allreduce(bench); }},
       {"the simulated allreduce", [&] { simulate_allreduce(bench); }},

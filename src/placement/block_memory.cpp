@@ -71,10 +71,14 @@ bool BlockMemory::lay_over(Range range) {
 }
 
 /// A registration keeps its pages. Others go back to the kernel, as by munmap.
-Recycled BlockMemory::recycle(Range range) {
+Recycled BlockMemory::recycle(Range range, bool changed) {
   if (!arena_.granules.range.contains(range)) return Recycled::kept;
   if (!devices_.is_pinned(range.begin)) return renew(range) ? Recycled::zeroed : Recycled::refused;
+  const ProgramMarks& marks = arena_.marks;
+  changed = changed || changes_.locked_all() || marks.any(Mark::deprived, range) ||
+            marks.any(Mark::unshared, range) || marks.any(Mark::withheld, range);
   if (!reclaim(range)) return Recycled::refused;
+  if (!changed) return Recycled::kept;
   changes_.unlock(range);
   arena_.marks.clear_wishes(range);
   if (make_plain_unseen(range, true))  // hidden, as the rest of the segment

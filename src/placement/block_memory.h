@@ -43,8 +43,9 @@ class BlockMemory {
   /// thread gives it to the kernel, or takes it.
   bool lay_over(Range range);
   /// Memory of a mapping that has ended, before it is free: readable and writable, whatever the program did
-  /// to it. Refused: it stays out of use.
-  Recycled recycle(Range range);
+  /// to it. Refused: it stays out of use. `changed`: the program may have left more than contents there.
+  /// Without that, registered memory takes no call of the kernel.
+  Recycled recycle(Range range, bool changed);
 
   /// Whether drop_free() may give the contents of free memory back to the kernel: no device has registered
   /// it, and no mapping of the program lies there.

@@ -239,10 +239,14 @@ bool HugepageHeap::unmap(Range range) {
         if (!shard.heap.take_mapping(left, piece)) break;
       }
       // Before it is free: another thread may have it next.
-      const Recycled recycled = arena_.blocks().recycle(piece.extent->range());
+      const Range ended = piece.extent->range();
+      Area& area = *piece.extent->area;
+      const bool changed = area.had_marks.load(std::memory_order_acquire) &&
+                           (area.advised.any(ended) || area.locked.any(ended));
+      const Recycled recycled = arena_.blocks().recycle(ended, changed);
       if (recycled == Recycled::refused) continue;  // taken out for good
-      piece.extent->area->advised.clear(piece.extent->range());
-      piece.extent->area->locked.clear(piece.extent->range());
+      area.advised.clear(ended);
+      area.locked.clear(ended);
       const HeapLock lock(shard.mutex);
       const Address end = shard.heap.returned(
           piece, recycled == Recycled::zeroed ? ChunkHeap::Fate::discarded : ChunkHeap::Fate::kept);

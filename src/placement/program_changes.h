@@ -36,6 +36,9 @@ class ProgramChanges {
 
   /// mlockall: whether the kernel locks new memory of the process.
   void note_locks_future(bool locks) { locks_future_.store(locks, std::memory_order_relaxed); }
+  /// mlockall: memory may be locked from now on that no other call has named.
+  void note_locked_all() { locked_all_.store(true, std::memory_order_relaxed); }
+  bool locked_all() const { return locked_all_.load(std::memory_order_relaxed); }
   /// Unlocks memory, unless new memory of the process is locked.
   void unlock(Range range) const;
 
@@ -43,6 +46,7 @@ class ProgramChanges {
   ArenaState& arena_;
   ChildMemory& children_;
   std::atomic<bool> locks_future_{false};
+  std::atomic<bool> locked_all_{false};
   std::atomic<bool> withheld_{false};
 };
 

@@ -420,7 +420,9 @@ PINION_EXPORT int prctl(int operation, ...) noexcept {
 
 PINION_EXPORT int mlockall(int flags) noexcept {
   const int result = next(g_mlockall, "mlockall")(flags);
-  if (result == 0) pinion::process_arena().changes().note_locks_future((flags & MCL_FUTURE) != 0);
+  if (result != 0) return result;
+  pinion::process_arena().changes().note_locked_all();
+  pinion::process_arena().changes().note_locks_future((flags & MCL_FUTURE) != 0);
   return result;
 }
 

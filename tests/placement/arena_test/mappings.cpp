@@ -17,6 +17,7 @@
 #include "monitor/memory_events.h"
 #include "support/eventually.h"
 #include "support/in_child.h"
+#include "support/system_call_filter.h"
 
 namespace pinion::arena_test {
 namespace {
@@ -197,6 +198,21 @@ TEST_F(ArenaTest, AMappingBeginsAsTheKernelsWould) {
     Engine::stop();
     process_heap().relieve();
   }
+}
+
+TEST_F(ArenaTest, RegisteredMemoryThatWasOnlyUsedEndsWithoutTheKernel) {
+  test::in_child([this] {
+    start();
+    char* const mapping = static_cast<char*>(process_heap().map(4 * kMiB));
+    std::memset(mapping, 7, 4 * kMiB);
+    ASSERT_TRUE(serves(mapping, 4 * kMiB));
+    for (const long call : {SYS_madvise, SYS_mprotect, SYS_pkey_mprotect, SYS_mbind, SYS_munlock})
+      if (!test::refuse_system_call(static_cast<std::uint32_t>(call), EACCES)) return;
+    EXPECT_TRUE(process_heap().unmap(Range::of(mapping, 4 * kMiB)));
+    char* const again = static_cast<char*>(process_heap().map(4 * kMiB));
+    EXPECT_EQ(again, mapping);
+    EXPECT_TRUE(is_filled(again, 4 * kMiB, 0)) << "contents of the mapping before";
+  });
 }
 
 TEST_F(ArenaTest, UnmappedMemoryOfABlockBeginsAsTheKernelsWould) {

@@ -14,14 +14,37 @@
 #include <vector>
 
 #include "engine/engine.h"
+#include "engine/thread_fence.h"
 #include "fixture.h"
 #include "support/eventually.h"
 #include "support/fake_device.h"
 #include "support/in_child.h"
 #include "support/sanitizers.h"
+#ifdef __x86_64__
+#include "support/locked_instructions.h"
+#endif
 
 namespace pinion::arena_test {
 namespace {
+
+// ---- cost ----
+
+TEST_F(ArenaTest, ALeaseAndItsReturnTakeNoLockedInstruction) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer's own would count";
+#ifdef __x86_64__
+  char* block = nullptr;
+  const auto prepare = [&] {
+    start();
+    block = take(4 * kMiB);
+  };
+  const long of_lease = test::locked_instructions(prepare, [&] { ASSERT_TRUE(serves(block, 4 * kMiB)); });
+  std::atomic<long> word{0};
+  const long of_pair = test::locked_instructions([] {}, [&] { ++word, --word; });
+  if (of_pair < 0) GTEST_SKIP() << "no process may step through another here";
+  EXPECT_EQ(of_pair, 2);
+  EXPECT_LE(of_lease, prepare_thread_fence() ? 0 : 1);
+#endif
+}
 
 // ---- peers ----
 
