@@ -34,7 +34,7 @@ struct Libdw {
   F(dwfl_report_end)              \
   F(dwfl_report_offline)          \
   F(dwfl_standard_find_debuginfo)
-#define PINION_LIBDW_POINTER(name) decltype(&::name) name = nullptr;
+#define PINION_LIBDW_POINTER(name) decltype(&::name) name = nullptr;  // NOLINT(bugprone-macro-parentheses)
   PINION_LIBDW_FUNCTIONS(PINION_LIBDW_POINTER)
 #undef PINION_LIBDW_POINTER
   bool found = false;
