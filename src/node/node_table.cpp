@@ -108,7 +108,7 @@ void for_each_file(const std::string& directory, const std::string& begin, Visit
 class Door {
  public:
   explicit Door(const std::string& path, int flags)
-      : file_(::open(path.c_str(), flags | O_RDWR | O_NOFOLLOW | O_CLOEXEC, 0600)) {}
+      : file_(::open(path.c_str(), flags | O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600)) {}
   ~Door() {
     if (file_ < 0) return;
     lock(F_UNLCK);  // a forked child may have the file open too

@@ -25,6 +25,7 @@ namespace {
 
 constexpr std::int64_t kTenYears = std::int64_t{10} * 365 * 86400 * 1'000'000'000;
 constexpr std::int64_t kLatestStart = INT64_MAX / 2;
+constexpr std::int32_t kMostRanks = 1 << 24;  // reports look for each one of a job
 
 class File {
  public:
@@ -83,7 +84,7 @@ const char* fault_of(const ProcessHeader& h) {
   if (!terminated(h.pinion_version) || !terminated(h.host) || !terminated(h.command) ||
       !terminated(h.options) || !terminated(h.retention) || !terminated(h.predictor) || !terminated(h.device))
     return "a text without an end";
-  if (h.rank < -1 || h.ranks < -1 || h.local_ranks < -1 || h.cores < -1 ||
+  if (h.rank < -1 || h.ranks < -1 || h.local_ranks < -1 || h.cores < -1 || h.ranks > kMostRanks ||
       (h.ranks >= 0 && h.rank >= h.ranks))
     return "an impossible rank or number of ranks";
   if (!std::has_single_bit(h.page_bytes) || h.page_bytes < 1024 || h.page_bytes > (1u << 30))

@@ -341,6 +341,49 @@ TEST_F(NodeTableTest, ATakenNameIsPassedBy) {
   }
 }
 
+/// Another user's process that makes the file and has a lease on it, so that who opens it has to wait.
+class LeaseHolder {
+ public:
+  explicit LeaseHolder(const std::string& name) {
+    int ready[2];
+    if (::pipe(ready) != 0) return;
+    child_ = ::fork();
+    if (child_ == 0) {
+      ::signal(SIGIO, SIG_IGN);
+      const bool has = ::setuid(65534) == 0 && ::fcntl(::open(name.c_str(), O_CREAT | O_EXCL | O_RDWR, 0666),
+                                                       F_SETLEASE, F_WRLCK) == 0;
+      if (has && ::write(ready[1], "1", 1) == 1) ::pause();
+      ::_exit(1);
+    }
+    ::close(ready[1]);
+    char byte = 0;
+    holds_ = ::read(ready[0], &byte, 1) == 1;
+    ::close(ready[0]);
+  }
+  ~LeaseHolder() {
+    ::kill(child_, SIGKILL);
+    ::waitpid(child_, nullptr, 0);
+  }
+  bool holds() const { return holds_; }
+
+ private:
+  pid_t child_ = -1;
+  bool holds_ = false;
+};
+
+TEST_F(NodeTableTest, ANameThatAnotherUserHasALeaseOnIsPassedByAtOnce) {
+  if (::geteuid() != 0) GTEST_SKIP() << "another user's file needs root";
+  ASSERT_EQ(::chmod(directory.path().c_str(), 01777), 0);
+  const mode_t mask = ::umask(0);
+  const LeaseHolder holder(directory.path() + "/" + NodeTable::name_of(kJob));
+  ::umask(mask);
+  if (!holder.holds()) GTEST_SKIP() << "no leases on files here";
+  NodeTable table;
+  const Time begin = monotonic_now();
+  ASSERT_FALSE(join(table, self()));
+  EXPECT_LT(monotonic_now() - begin, 10 * kSecond) << "it has waited for the lease";
+}
+
 TEST_F(NodeTableTest, ThatCannotBeMadeIsAnError) {
   NodeTable table;
   EXPECT_EQ(table.join(directory.path() + "/missing", kJob, kLimit, self()).code, ENOENT);

@@ -18,6 +18,7 @@
 #include "runlog/analysis.h"
 #include "simulate/simulation.h"
 #include "simulate/workload.h"
+#include "support/deterministic_scheduler.h"
 #include "support/runlog_files.h"
 #include "support/sanitizers.h"
 
@@ -286,6 +287,7 @@ TEST_F(Reader, HeaderOutOfRange) {
   expect_error(read_with<std::uint32_t>(kHeader + offsetof(ProcessHeader, page_bytes), 0), "page size");
   expect_error(read_with<std::uint32_t>(kHeader + offsetof(ProcessHeader, page_bytes), 4097), "page size");
   expect_error(read_with<std::int32_t>(kHeader + offsetof(ProcessHeader, rank), 1), "rank");
+  expect_error(read_with<std::int32_t>(kHeader + offsetof(ProcessHeader, ranks), INT32_MAX), "ranks");
   expect_error(read_with<std::int64_t>(kHeader + offsetof(ProcessHeader, start_ns), -1), "start time");
   expect_error(read_with<double>(kHeader + offsetof(ProcessHeader, ns_per_tick), std::nan("")),
                "calibration");
@@ -471,12 +473,14 @@ TEST_F(Runs, WithoutANameOrRankEachProcessIsARun) {
 }
 
 // Any damage to a file gives an error, or a log that analysis accepts. Run under ASan and UBSan to mean it.
+// PINION_TEST_SCALE multiplies the files.
 TEST_F(Reader, DamagedAtRandom) {
   std::mt19937_64 random(20240607);
   const int file = ::open(path_.c_str(), O_RDWR);
   ASSERT_GE(file, 0);
   int accepted = 0, refused = 0;
-  for (int i = 0; i < (kSanitized ? 1500 : 4000); ++i) {
+  const int files = static_cast<int>((kSanitized ? 1500 : 4000) * test::test_scale());
+  for (int i = 0; i < files; ++i) {
     std::map<std::size_t, char> damage;
     if (i % 4 == 0) {
       const std::size_t end = i % 8 == 0 ? kSites : valid_.size();
