@@ -1,7 +1,6 @@
 #include "predict/adaptive.h"
 
 #include <algorithm>
-#include <cmath>
 
 #include "predict/profile.h"
 
@@ -10,8 +9,6 @@ namespace pinion {
 namespace {
 // Own errors that a buffer needs until it stops borrowing those of others.
 constexpr std::size_t kEnoughErrors = 8;
-
-std::uint64_t site_key(std::uint64_t site) { return mix(6, site); }  // a nonzero one even for a nameless site
 }  // namespace
 
 // ---- learning ----
@@ -33,10 +30,7 @@ Observed AdaptivePredictor::observe(const Use& use) {
     learn_reuse(buffer, use);
     if (buffer.thread == use.thread) buffer.gap = thread.events - buffer.event;
   }
-  if (buffer.site != use.site) enter_uses(sites_, buffer, true);
-  ++buffer.uses_here;
   buffer.thread = use.thread;
-  buffer.site = use.site;
   ++buffer.uses;
   const Duration reuse = buffer.reuse_at == kNever ? kNever : buffer.reuse_at - buffer.last;
   buffer.last = use.time;
@@ -69,16 +63,15 @@ AdaptivePredictor::Buffer& AdaptivePredictor::buffer_of(const Use& use) {
   buffer.live = true;
   buffer.loss = loss_;
   // The n-th buffer of this size that this site is the first to use.
-  Site& site = sites_.insert(site_key(use.site));
+  std::uint32_t& n = first_used_.insert(mix(6, use.site));
   do {
-    buffer.key = mix(mix(mix(4, use.site), use.pages), ++site.buffers);
+    buffer.key = mix(mix(mix(4, use.site), use.pages), ++n);
   } while (!by_key_.try_emplace(buffer.key, use.buffer).second);
   return buffer;
 }
 
 void AdaptivePredictor::forget(BufferId id) {
   if (id >= buffers_.size() || !buffers_[id].live) return;
-  enter_uses(sites_, buffers_[id], false);
   by_key_.erase(buffers_[id].key);
   buffers_[id] = {};
 }
@@ -119,15 +112,6 @@ void AdaptivePredictor::learn_reuse(Buffer& buffer, const Use& use) {
       known.learn(interval);
     }
   }
-}
-
-/// Enters the uses of the buffer by its last site there: all of them reused, or all but the last.
-void AdaptivePredictor::enter_uses(ContextTable<Site>& sites, Buffer& buffer, bool reused) {
-  if (buffer.uses_here == 0) return;
-  Site& site = sites.insert(site_key(buffer.site));
-  site.uses += static_cast<float>(buffer.uses_here);
-  site.reused += static_cast<float>(buffer.uses_here - (reused ? 0 : 1));
-  buffer.uses_here = 0;
 }
 
 /// Returns whether the chain expects the buffer again, and leads on both horizons.
@@ -272,12 +256,6 @@ std::string AdaptivePredictor::profile() const {
   reuses_.for_each([&](std::uint64_t context, const Interval& interval) {
     if (interval.known() && interval.expected() > 0) profile.reuses.push_back({context, interval.expected()});
   });
-  ContextTable<Site> sites = sites_;
-  for (Buffer buffer : buffers_) enter_uses(sites, buffer, false);
-  sites.for_each([&](std::uint64_t key, const Site& site) {
-    profile.sites.push_back(
-        {key, static_cast<double>(site.uses), static_cast<double>(std::min(site.uses, site.reused))});
-  });
   return profile.to_bytes();
 }
 
@@ -289,13 +267,6 @@ Error AdaptivePredictor::load_profile(const std::string& bytes) {
     model_.assume(transition.context, {transition.site, transition.buffer}, transition.after_ns,
                   static_cast<float>(transition.right));
   for (const auto& reuse : profile.reuses) reuses_.insert(reuse.context).assume(reuse.after_ns);
-  for (const auto& site : profile.sites) {
-    // Weighs as much as a few uses of this run.
-    const double weight = std::min(1.0, 4 / std::max(site.uses, 1.0));
-    Site& known = sites_.insert(site.site);
-    known.uses = static_cast<float>(site.uses * weight);
-    known.reused = static_cast<float>(site.reused * weight);
-  }
   return {};
 }
 

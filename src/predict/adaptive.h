@@ -76,9 +76,7 @@ class AdaptivePredictor final : public Predictor {
     bool live = false;
     std::uint16_t thread = 0;  ///< that used it last
     std::uint64_t key = 0;     ///< names it in another run too
-    std::uint64_t site = 0;    ///< of the last use
     std::uint32_t uses = 0;
-    std::uint32_t uses_here = 0;                 ///< the last of them, by `site`, still to be entered there
     Time last = 0, end = 0;                      ///< of the last use
     std::uint64_t event = 0;                     ///< number of the last use among its thread's
     std::uint64_t gap = 0;                       ///< events of the thread from use to use
@@ -130,11 +128,6 @@ class AdaptivePredictor final : public Predictor {
     std::size_t credit = 0;  ///< steps that may be walked
     std::array<Anchor, 64> anchors;
   };
-  struct Site {
-    std::uint32_t buffers = 0;  ///< first used here
-    float uses = 0, reused = 0;
-  };
-
   Buffer& buffer_of(const Use& use);
   /// Contexts that learn from an event of the thread: all, the one that predicted it, or none.
   enum class Learns { all, one, nothing };
@@ -145,7 +138,6 @@ class AdaptivePredictor final : public Predictor {
   void arrive(Thread& thread, const Use& use, const EventModel::Event& event);
   void put_next_in_order(Thread& thread);
   void learn_event(Thread& thread, const Held& held);
-  static void enter_uses(ContextTable<Site>& sites, Buffer& buffer, bool reused);
   bool surprising(const Thread& thread, const StreamPosition& position, const Held& held);
   const Newest& newest(Thread& thread);
   void restart(Thread& thread);
@@ -172,7 +164,7 @@ class AdaptivePredictor final : public Predictor {
   EventModel model_;
   ContextTable<Interval> reuses_{EventModel::kMostNodes};
   std::array<IntervalRecord, kReuseContexts> reuse_records_;
-  ContextTable<Site> sites_{4096};
+  ContextTable<std::uint32_t> first_used_{4096};  ///< by call site: so many buffers
   std::vector<Thread> threads_;
   std::vector<Buffer> buffers_;
   std::unordered_map<std::uint64_t, BufferId> by_key_;

@@ -1,15 +1,14 @@
 #include "predict/profile.h"
 
-#include <cmath>
 #include <cstring>
 
 namespace pinion {
 
 namespace {
 
-// The file: Header | Transition[] | Reuse[] | Site[]. Little-endian, natural alignment.
+// The file: Header | Transition[] | Reuse[]. Little-endian, natural alignment.
 constexpr char kMagic[8] = {'P', 'I', 'N', 'I', 'O', 'N', 'P', 'R'};
-constexpr std::uint32_t kVersion = 1;
+constexpr std::uint32_t kVersion = 2;
 constexpr std::uint64_t kMostEntries = 1 << 20;  ///< of each kind; tables keep fewer
 constexpr std::int64_t kLongest = std::int64_t{1} << 60;
 
@@ -17,12 +16,11 @@ struct Header {
   char magic[8];
   std::uint32_t version;
   std::uint32_t reserved;
-  std::uint64_t transitions, reuses, sites;
+  std::uint64_t transitions, reuses;
   std::uint64_t checksum;  ///< of what follows
 };
-static_assert(sizeof(Header) == 48);
-static_assert(sizeof(Profile::Transition) == 40 && sizeof(Profile::Reuse) == 16 &&
-              sizeof(Profile::Site) == 24);
+static_assert(sizeof(Header) == 40);
+static_assert(sizeof(Profile::Transition) == 40 && sizeof(Profile::Reuse) == 16);
 
 std::uint64_t checksum(const char* bytes, std::size_t size) {
   std::uint64_t sum = 0xCBF29CE484222325ull;  // FNV-1a
@@ -55,13 +53,11 @@ std::string Profile::to_bytes() const {
   std::string bytes(sizeof(Header), '\0');
   append(bytes, transitions);
   append(bytes, reuses);
-  append(bytes, sites);
   Header header{};
   std::memcpy(header.magic, kMagic, sizeof kMagic);
   header.version = kVersion;
   header.transitions = transitions.size();
   header.reuses = reuses.size();
-  header.sites = sites.size();
   header.checksum = checksum(bytes.data() + sizeof header, bytes.size() - sizeof header);
   std::memcpy(bytes.data(), &header, sizeof header);
   return bytes;
@@ -77,18 +73,15 @@ Error Profile::from_bytes(const std::string& bytes) {
     return Error::make(
         EINVAL, "profile: format %u, written by %s Pinion; this one (%s) reads format %u; it is not used",
         header.version, header.version > kVersion ? "a newer" : "an older", PINION_VERSION, kVersion);
-  if (header.transitions > kMostEntries || header.reuses > kMostEntries || header.sites > kMostEntries)
-    return broken("damaged");
-  const std::uint64_t size =
-      header.transitions * sizeof(Transition) + header.reuses * sizeof(Reuse) + header.sites * sizeof(Site);
+  if (header.transitions > kMostEntries || header.reuses > kMostEntries) return broken("damaged");
+  const std::uint64_t size = header.transitions * sizeof(Transition) + header.reuses * sizeof(Reuse);
   const std::uint64_t there = bytes.size() - sizeof header;
   if (there < size) return broken("cut short");
   if (there > size || checksum(bytes.data() + sizeof header, size) != header.checksum)
     return broken("damaged");
   const char* at = bytes.data() + sizeof header;
   at = take(at, transitions, header.transitions);
-  at = take(at, reuses, header.reuses);
-  take(at, sites, header.sites);
+  take(at, reuses, header.reuses);
   // A right checksum may still cover nonsense.
   const auto sane = [](std::int64_t ns) { return ns > -kLongest && ns < kLongest; };
   bool good = true;
@@ -96,8 +89,6 @@ Error Profile::from_bytes(const std::string& bytes) {
     good &= transition.context != 0 && sane(transition.after_ns) && transition.right >= 0 &&
             transition.right <= 1;
   for (const Reuse& reuse : reuses) good &= reuse.context != 0 && reuse.after_ns > 0 && sane(reuse.after_ns);
-  for (const Site& site : sites)
-    good &= std::isfinite(site.uses) && site.uses >= 0 && site.reused >= 0 && site.reused <= site.uses;
   if (good) return {};
   *this = {};
   return broken("damaged");

@@ -1,8 +1,7 @@
-// A learnt profile as bytes: the successors of contexts, the times until reuse, the share of a site's buffers
-// that are reused. Keys are hashes of names that mean the same in another run: call sites by module and
-// offset, buffers by the site that used them first. So the keys of another program, or of an older build,
-// never match. Readers trust nothing: a profile that is cut, damaged or of another version is an error.
-// Values; any thread.
+// A learnt profile as bytes: the successors of contexts and the times until reuse. Keys are hashes of names
+// that mean the same in another run: call sites by module and offset, buffers by the site that used them
+// first. So the keys of another program, or of an older build, never match. Readers trust nothing: a profile
+// that is cut, damaged or of another version is an error. Values; any thread.
 #pragma once
 
 #include <cstdint>
@@ -23,13 +22,8 @@ struct Profile {
     std::uint64_t context;
     std::int64_t after_ns;
   };
-  struct Site {
-    std::uint64_t site;
-    double uses, reused;
-  };
   std::vector<Transition> transitions;
   std::vector<Reuse> reuses;
-  std::vector<Site> sites;
 
   /// Returns whether the bytes begin as those of every version do.
   static bool has_mark(const std::string& bytes);
