@@ -178,10 +178,8 @@ Time AdaptivePredictor::chain_at(const Buffer& buffer, Time moment, Horizon& hor
     if (anchor.known > moment) continue;
     if (anchor.event == buffer.event) return buffer.chain_at_release;
     horizon = at_last;
-    for (const Plan* plan : {&buffer.plan, &buffer.before}) {
-      if (plan->generation != 0 && plan->generation == anchor.generation) return anchor.base + plan->at;
-    }
-    return kNever;
+    const Plan& plan = buffer.plan;
+    return plan.generation != 0 && plan.generation == anchor.generation ? anchor.base + plan.at : kNever;
   }
   return buffer.chain_at_release;
 }

@@ -77,10 +77,10 @@ class AdaptivePredictor final : public Predictor {
     std::uint16_t thread = 0;  ///< that used it last
     std::uint64_t key = 0;     ///< names it in another run too
     std::uint32_t uses = 0;
-    Time last = 0, end = 0;                      ///< of the last use
-    std::uint64_t event = 0;                     ///< number of the last use among its thread's
-    std::uint64_t gap = 0;                       ///< events of the thread from use to use
-    Plan plan, before;                           ///< `before`: of the walk before this one
+    Time last = 0, end = 0;   ///< of the last use
+    std::uint64_t event = 0;  ///< number of the last use among its thread's
+    std::uint64_t gap = 0;    ///< events of the thread from use to use
+    Plan plan;
     std::uint64_t walked_to = LookAhead::kNone;  ///< its last step
     std::uint32_t walked_in = 0;                 ///< in this walk
     Time chain_at_release = kNever;

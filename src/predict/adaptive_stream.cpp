@@ -199,7 +199,6 @@ void AdaptivePredictor::meet(Thread& thread, BufferId id) {
 }
 
 void AdaptivePredictor::plan(Buffer& buffer, const LookAhead& ahead, std::uint64_t step) {
-  if (buffer.plan.generation != 0) buffer.before = buffer.plan;
   buffer.plan = step == LookAhead::kNone ? Plan{} : Plan{ahead.generation(), step, ahead[step].at};
 }
 
