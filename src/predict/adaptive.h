@@ -108,8 +108,6 @@ class AdaptivePredictor final : public Predictor {
   /// Behind the events in order, and those that are held.
   struct Newest {
     bool known = false;
-    std::uint64_t learnt = 0;  ///< by the model when this was worked out
-    bool surprise = false;     ///< the last of them was one
     StreamPosition position;
     Contexts contexts{};
   };
@@ -138,8 +136,7 @@ class AdaptivePredictor final : public Predictor {
   void arrive(Thread& thread, const Use& use, const EventModel::Event& event);
   void put_next_in_order(Thread& thread);
   void learn_event(Thread& thread, const Held& held);
-  bool surprising(const Thread& thread, const StreamPosition& position, const Held& held);
-  const Newest& newest(Thread& thread);
+  static const Newest& newest(Thread& thread);
   void restart(Thread& thread);
   bool walk(Thread& thread);
   void expect(Thread& thread, std::uint64_t step);

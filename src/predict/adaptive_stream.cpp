@@ -62,18 +62,13 @@ void AdaptivePredictor::put_next_in_order(Thread& thread) {
   thread.held.erase(thread.held.begin());
   // Mostly it was the only one held, and its consequences were worked out when it came.
   Newest& newest = thread.newest;
-  const bool only = newest.known && thread.held.empty() && newest.learnt == model_.learnt();
-  const bool surprise = only ? newest.surprise : thread.begun && surprising(thread, thread.position, held);
+  const bool only = newest.known && thread.held.empty();
   newest.known = false;
   if (thread.begun) learn_event(thread, held);
   thread.begun = true;
   thread.contexts_known = only;
-  if (only) {
-    thread.position = newest.position;
-    thread.contexts = newest.contexts;
-  } else {
-    thread.position.advance(held.event.name, surprise);
-  }
+  if (only) thread.contexts = newest.contexts;
+  thread.position.advance(held.event.name);
   thread.time = held.time;
   // Earlier expected events that are still missing were left out.
   if (held.step == LookAhead::kNone || held.generation != thread.ahead.generation()) return;
@@ -122,26 +117,12 @@ void AdaptivePredictor::pass(Thread& thread, std::uint64_t i) {
   moved_.push_back(step.buffer);
 }
 
-/// Returns whether another event usually follows at `position`: as the walk found, where it came that way.
-bool AdaptivePredictor::surprising(const Thread& thread, const StreamPosition& position, const Held& held) {
-  const LookAhead& ahead = thread.ahead;
-  if (held.step != LookAhead::kNone && held.generation == ahead.generation() && ahead.holds(held.step))
-    return ahead[held.step].surprise;
-  return model_.surprising(position.current(), held.event.name);
-}
-
 const AdaptivePredictor::Newest& AdaptivePredictor::newest(Thread& thread) {
   Newest& newest = thread.newest;
-  if (newest.known && newest.learnt == model_.learnt()) return newest;
+  if (newest.known) return newest;
   newest.known = true;
-  newest.learnt = model_.learnt();
   newest.position = thread.position;
-  bool begun = thread.begun;
-  for (const Held& held : thread.held) {
-    newest.surprise = begun && surprising(thread, newest.position, held);
-    newest.position.advance(held.event.name, newest.surprise);
-    begun = true;
-  }
+  for (const Held& held : thread.held) newest.position.advance(held.event.name);
   newest.contexts = newest.position.contexts();
   return newest;
 }

@@ -1,4 +1,4 @@
-// The seven contexts of an event stream: keys made of its latest events, by which the next one is predicted.
+// The six contexts of an event stream: keys made of its latest events, by which the next one is predicted.
 // Pure values. A key depends only on the names of sites and buffers, so that it means the same in another
 // run.
 #pragma once
@@ -27,19 +27,17 @@ enum class ContextKind : unsigned {
   previous,  ///< and the one before
   recent,    ///< the last four
   run,       ///< how often this event came in a row, and the one before the run
-  phase,     ///< how many events ago it was that the stream took an unusual turn, and which
   sites,     ///< this and the previous call site, for all buffers
   history,   ///< the last sixteen
 };
-constexpr unsigned kContextKinds = 7;
+constexpr unsigned kContextKinds = 6;
 
-using Contexts = std::array<std::uint64_t, kContextKinds>;  ///< a key for each kind; 0: none
+using Contexts = std::array<std::uint64_t, kContextKinds>;  ///< a key for each kind
 
 /// The position of an event stream.
 class StreamPosition {
  public:
-  /// `surprise`: another event usually follows the one before.
-  void advance(const EventName& event, bool surprise) {
+  void advance(const EventName& event) {
     const std::uint64_t symbol = event.symbol();
     if (symbol == recent_[0]) {
       if (run_ < kLongest) ++run_;
@@ -54,28 +52,18 @@ class StreamPosition {
     recent_[0] = symbol;
     previous_site_ = site_;
     site_ = event.site;
-    if (surprise) {
-      phase_ = symbol;
-      since_ = 0;
-    } else if (since_ <= kLongest) {
-      ++since_;
-    }
   }
 
-  /// The key of ContextKind::current alone.
-  std::uint64_t current() const { return mix(key(ContextKind::current), recent_[0]); }
   /// The key of ContextKind::history alone.
   std::uint64_t history() const { return mix(key(ContextKind::history), history_); }
 
   Contexts contexts() const {
     const std::uint64_t pair = mix(mix(key(ContextKind::previous), recent_[0]), recent_[1]);
     return {
-        current(),
+        mix(key(ContextKind::current), recent_[0]),
         pair,
         mix(mix(mix(key(ContextKind::recent), pair), recent_[2]), recent_[3]),
         mix(mix(mix(key(ContextKind::run), recent_[0]), before_run_), run_),
-        // Long after a change the count has lost its value, and would fill the table.
-        since_ > kLongest ? 0 : mix(mix(mix(key(ContextKind::phase), recent_[0]), phase_), since_),
         mix(mix(key(ContextKind::sites), site_), previous_site_),
         history(),
     };
@@ -98,9 +86,9 @@ class StreamPosition {
   std::array<std::uint64_t, kHistory> last_{};
   std::uint64_t history_ = 0;
   std::uint32_t at_ = 0;
-  std::uint64_t before_run_ = 0, phase_ = 0;
+  std::uint64_t before_run_ = 0;
   std::uint64_t site_ = 0, previous_site_ = 0;
-  std::uint32_t run_ = 0, since_ = 0;
+  std::uint32_t run_ = 0;
 };
 
 }  // namespace pinion

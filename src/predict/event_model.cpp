@@ -1,6 +1,7 @@
 #include "predict/event_model.h"
 
 #include <cmath>
+#include <utility>
 
 namespace pinion {
 
@@ -34,10 +35,7 @@ float EventModel::in_another_run(const Node& node) const {
 }
 
 void EventModel::learn(const Contexts& contexts, const Event& event, Duration after) {
-  ++learnt_;
   for (unsigned kind = 0; kind < kContextKinds; ++kind) {
-    if (contexts[kind] == 0) continue;
-    const bool current = kind == static_cast<unsigned>(ContextKind::current);
     EventName name = event.name;
     if (event.is_new && kind == static_cast<unsigned>(ContextKind::sites)) name.buffer = kNewBuffer;
     Node& node = nodes_.insert(contexts[kind]);
@@ -58,22 +56,17 @@ void EventModel::learn(const Contexts& contexts, const Event& event, Duration af
       if (!right) node.again = 0;
       node.assumed = false;
       if (right) {
-        // Surprises are measured against the usual successor, so each of them changes it only a little.
-        node.trust = static_cast<std::uint8_t>(current ? std::min(node.trust + 2, 8) : 1);
+        node.trusted = true;
         node.buffer = event.buffer;
         delays_[kind].learn(node.delay, after);
         node.delay.learn(after);
         continue;
       }
-      if (node.trust > 0) {
-        --node.trust;
-        continue;
-      }
+      if (std::exchange(node.trusted, false)) continue;
     }
     node.next = name;
     node.buffer = event.buffer;
     node.assumed = false;
-    node.trust = 0;
     node.delay.assume(after);
   }
 }
@@ -81,7 +74,6 @@ void EventModel::learn(const Contexts& contexts, const Event& event, Duration af
 bool EventModel::confirm(std::uint64_t asked, const Event& event, Duration after) {
   Node* node = nodes_.find(asked);
   if (!node || !node->delay.known_well() || !(node->next == event.name)) return false;
-  ++learnt_;
   node->buffer = event.buffer;
   delays_[node->kind].learn(node->delay, after);
   node->delay.learn(after);
@@ -93,8 +85,7 @@ bool EventModel::predict_again(Node& history, Next& next) {
   --history.again;
   const Node* asked = nodes_.find(history.asked);
   if (!asked || !(asked->next == history.next)) return false;
-  next = {history.next,     history.buffer,        asked->delay.expected(),
-          history.surprise, asked->delay.stable(), history.asked};
+  next = {history.next, history.buffer, asked->delay.expected(), asked->delay.stable(), history.asked};
   return true;
 }
 
@@ -107,7 +98,7 @@ bool EventModel::predict(const StreamPosition& position, Next& next) {
   unsigned best = kContextKinds;
   float least = 0;
   for (unsigned kind = 0; kind < kContextKinds; ++kind) {
-    const Node* node = contexts[kind] == 0 ? nullptr : nodes_.find(contexts[kind]);
+    const Node* node = nodes_.find(contexts[kind]);
     if (!node || !node->delay.known()) continue;
     nodes[kind] = node;
     delay_loss[kind] = delays_[kind].loss(node->delay);
@@ -119,16 +110,10 @@ bool EventModel::predict(const StreamPosition& position, Next& next) {
   }
   if (best == kContextKinds) return false;
   const unsigned when = knows_when(nodes, delay_loss, best);
-  const Node* usual = nodes[static_cast<unsigned>(ContextKind::current)];
-  next = {nodes[best]->next,
-          nodes[best]->buffer,
-          nodes[when]->delay.expected(),
-          usual && !(usual->next == nodes[best]->next),
-          nodes[when]->delay.stable(),
+  next = {nodes[best]->next, nodes[best]->buffer, nodes[when]->delay.expected(), nodes[when]->delay.stable(),
           contexts[when]};
   if (history && history->tested >= kProven && history->right >= kAlways && history->next == next.name) {
     history->again = kAgain;
-    history->surprise = next.surprise;
     history->asked = next.asked;
   }
   return true;
@@ -155,14 +140,8 @@ unsigned EventModel::knows_when(const std::array<const Node*, kContextKinds>& no
   return when;
 }
 
-bool EventModel::surprising(std::uint64_t current, const EventName& event) {
-  const Node* usual = nodes_.find(current);
-  return usual && usual->delay.known() && !(usual->next == event);
-}
-
 void EventModel::assume(std::uint64_t context, const EventName& next, Duration after, float right) {
   if (context == 0) return;
-  ++learnt_;
   Node& node = nodes_.insert(context);
   node.next = next;
   node.delay.assume(after);

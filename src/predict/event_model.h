@@ -25,7 +25,6 @@ class EventModel {
     EventName name;
     BufferId buffer = 0;  ///< that had this name when it was last met
     Duration after = 0;
-    bool surprise = false;    ///< another event usually follows
     bool stable = false;      ///< the delay is (Interval)
     std::uint64_t asked = 0;  ///< the context that gave the delay
   };
@@ -37,12 +36,6 @@ class EventModel {
   bool confirm(std::uint64_t asked, const Event& event, Duration after);
   /// The event that follows `position`; false where all its contexts are unknown.
   bool predict(const StreamPosition& position, Next& next);
-  /// Returns whether another event than `event` usually follows the one before. `current`: the context of
-  /// that one alone.
-  bool surprising(std::uint64_t current, const EventName& event);
-
-  /// Events so far: while it is the same, so are all answers.
-  std::uint64_t learnt() const { return learnt_; }
   std::size_t size() const { return nodes_.size(); }
 
   // ---- profile ----
@@ -62,12 +55,11 @@ class EventModel {
     Interval delay;
     float right = 0;          ///< share of right predictions, of the last 32 or so
     std::uint8_t tested = 0;  ///< predictions so far, up to 32
-    std::uint8_t trust = 0;   ///< misses until another event takes the place
+    bool trusted = false;     ///< right the last time: one miss leaves it its place
     bool assumed = false;     ///< from a profile, and still untested
     std::uint8_t kind = 0;    ///< of context; unknown where assumed
     // Of a history, which all other contexts follow from: the last answer of predict() there.
     std::uint8_t again = 0;  ///< times that the answer may be repeated before all contexts are queried again
-    bool surprise = false;
     std::uint64_t asked = 0;
   };
   /// The answer given there before; false where all contexts are to be queried.
@@ -82,10 +74,9 @@ class EventModel {
 
   ContextTable<Node> nodes_{kMostNodes};
   // The share of right predictions, lately, of nodes that had hardly been tested, by kind of context.
-  std::array<float, kContextKinds> first_right_ = {0.6f, 0.62f, 0.64f, 0.66f, 0.66f, 0.55f, 0.66f};
+  std::array<float, kContextKinds> first_right_ = {0.6f, 0.62f, 0.64f, 0.66f, 0.55f, 0.66f};
   float assumed_right_ = 0.5f;  ///< of nodes from a profile, at their first test
   std::array<IntervalRecord, kContextKinds> delays_;
-  std::uint64_t learnt_ = 0;
 };
 
 }  // namespace pinion

@@ -23,7 +23,6 @@ class LookAhead {
     bool live = false;                ///< `buffer` is known
     bool seen = false;                ///< the event has come
     bool stable = false;              ///< its delay is (Interval)
-    bool surprise = false;            ///< another event usually follows the one before
     Duration at = 0;                  ///< on the time line
     std::uint64_t next_same = kNone;  ///< the buffer's next step
     std::uint64_t asked = 0;          ///< the model's context that gave the delay
@@ -46,11 +45,11 @@ class LookAhead {
     if (tail_ - head_ >= kMostSteps) return nullptr;
     EventModel::Next next;
     if (!model.predict(position_, next)) return nullptr;
-    position_.advance(next.name, next.surprise);
+    position_.advance(next.name);
     end_ += next.after;
     make_room();
     Step& step = steps_[tail_++ & (steps_.size() - 1)];
-    step = {next.name, next.buffer, false, false, next.stable, next.surprise, end_, kNone, next.asked};
+    step = {next.name, next.buffer, false, false, next.stable, end_, kNone, next.asked};
     return &step;
   }
 
