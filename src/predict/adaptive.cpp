@@ -105,13 +105,9 @@ Time AdaptivePredictor::judge(Buffer& buffer, const Use& use) {
 
 void AdaptivePredictor::learn_reuse(Buffer& buffer, const Use& use) {
   const Duration interval = use.time - buffer.last;
-  if (interval > 0 && buffer.contexts[0] != 0) {
-    for (unsigned kind = 0; kind < kReuseContexts && buffer.contexts[kind] != 0; ++kind) {
-      Interval& known = reuses_.insert(buffer.contexts[kind]);
-      if (known.known()) reuse_records_[kind].learn(known, interval);
-      known.learn(interval);
-    }
-  }
+  if (interval <= 0) return;
+  for (unsigned kind = 0; kind < kReuseContexts && buffer.contexts[kind] != 0; ++kind)
+    reuses_.insert(buffer.contexts[kind]).learn(interval);
 }
 
 /// Returns whether the chain expects the buffer again, and leads on both horizons.
@@ -145,7 +141,7 @@ void AdaptivePredictor::choose_reuse(Thread& thread, Buffer& buffer) {
   for (unsigned kind = 0; kind < kReuseContexts; ++kind) {
     const Interval* known = reuses_.find(buffer.contexts[kind]);
     if (!known || !known->known()) continue;
-    const float loss = reuse_records_[kind].loss(*known);
+    const float loss = known->loss();
     if (buffer.reuse_at != kNever && loss >= least) continue;
     buffer.reuse_at = buffer.last + known->expected();
     buffer.by_own = kind == 0;

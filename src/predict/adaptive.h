@@ -160,7 +160,6 @@ class AdaptivePredictor final : public Predictor {
 
   EventModel model_;
   ContextTable<Interval> reuses_{EventModel::kMostNodes};
-  std::array<IntervalRecord, kReuseContexts> reuse_records_;
   ContextTable<std::uint32_t> first_used_{4096};  ///< by call site: so many buffers
   std::vector<Thread> threads_;
   std::vector<Buffer> buffers_;

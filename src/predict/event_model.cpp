@@ -58,7 +58,6 @@ void EventModel::learn(const Contexts& contexts, const Event& event, Duration af
       if (right) {
         node.trusted = true;
         node.buffer = event.buffer;
-        delays_[kind].learn(node.delay, after);
         node.delay.learn(after);
         continue;
       }
@@ -75,7 +74,6 @@ bool EventModel::confirm(std::uint64_t asked, const Event& event, Duration after
   Node* node = nodes_.find(asked);
   if (!node || !node->delay.known_well() || !(node->next == event.name)) return false;
   node->buffer = event.buffer;
-  delays_[node->kind].learn(node->delay, after);
   node->delay.learn(after);
   return true;
 }
@@ -94,22 +92,20 @@ bool EventModel::predict(const StreamPosition& position, Next& next) {
   if (history && predict_again(*history, next)) return true;
   const Contexts contexts = position.contexts();
   std::array<const Node*, kContextKinds> nodes{};
-  std::array<float, kContextKinds> delay_loss{};
   unsigned best = kContextKinds;
   float least = 0;
   for (unsigned kind = 0; kind < kContextKinds; ++kind) {
     const Node* node = nodes_.find(contexts[kind]);
     if (!node || !node->delay.known()) continue;
     nodes[kind] = node;
-    delay_loss[kind] = delays_[kind].loss(node->delay);
     // Which event it is counts more than when it comes.
-    const float loss = 1 - probability(*node, kind) + 0.1f * delay_loss[kind];
+    const float loss = 1 - probability(*node, kind) + 0.1f * node->delay.loss();
     if (best != kContextKinds && loss >= least) continue;
     best = kind;
     least = loss;
   }
   if (best == kContextKinds) return false;
-  const unsigned when = knows_when(nodes, delay_loss, best);
+  const unsigned when = knows_when(nodes, best);
   next = {nodes[best]->next, nodes[best]->buffer, nodes[when]->delay.expected(), nodes[when]->delay.stable(),
           contexts[when]};
   if (history && history->tested >= kProven && history->right >= kAlways && history->next == next.name) {
@@ -122,12 +118,11 @@ bool EventModel::predict(const StreamPosition& position, Next& next) {
 // The one that has seen the event most often, of those that expect it too and are as good at its delay:
 // noise averages out over many. A profile lacks that number, but shorter contexts than the history were seen
 // more often.
-unsigned EventModel::knows_when(const std::array<const Node*, kContextKinds>& nodes,
-                                const std::array<float, kContextKinds>& delay_loss, unsigned best) const {
+unsigned EventModel::knows_when(const std::array<const Node*, kContextKinds>& nodes, unsigned best) const {
   const Node& of = *nodes[best];
   const auto delay = static_cast<double>(of.delay.expected());
   const auto alike = [&](unsigned kind) {
-    if (!of.assumed) return delay_loss[kind] <= kAlike * delay_loss[best];
+    if (!of.assumed) return nodes[kind]->delay.loss() <= kAlike * of.delay.loss();
     return std::abs(static_cast<double>(nodes[kind]->delay.expected()) - delay) <= kAlikeDelays * delay;
   };
   const bool any_shorter = of.assumed && best == static_cast<unsigned>(ContextKind::history);

@@ -69,14 +69,12 @@ class EventModel {
   /// The sureness in a later run that begins with this one's profile.
   float in_another_run(const Node& node) const;
   /// The node whose delay is taken, of `nodes` (by kind) that have one. `best` has chosen the event.
-  unsigned knows_when(const std::array<const Node*, kContextKinds>& nodes,
-                      const std::array<float, kContextKinds>& delay_loss, unsigned best) const;
+  unsigned knows_when(const std::array<const Node*, kContextKinds>& nodes, unsigned best) const;
 
   ContextTable<Node> nodes_{kMostNodes};
   // The share of right predictions, lately, of nodes that had hardly been tested, by kind of context.
   std::array<float, kContextKinds> first_right_ = {0.6f, 0.62f, 0.64f, 0.66f, 0.55f, 0.66f};
   float assumed_right_ = 0.5f;  ///< of nodes from a profile, at their first test
-  std::array<IntervalRecord, kContextKinds> delays_;
 };
 
 }  // namespace pinion

@@ -67,8 +67,14 @@ class Interval {
   /// True after so many observations that a further one changes little; false where the latest ones count
   /// most.
   bool stable() const { return known_well() && believed_ != latest && believed_ != trend; }
-  /// The loss of the estimate in use, 0 to 1; 0 with one observation.
-  float loss() const { return loss_[believed_]; }
+  /// The loss to expect of the estimate in use, 0 to 1: its recent one, and while observations are few, that
+  /// of any.
+  float loss() const {
+    constexpr float kOfAny = 0.3f, kWeight = 4;
+    const auto tested = static_cast<float>(std::min<unsigned>(count_ - 1u, 16u));
+    return (tested * loss_[believed_] + kWeight * kOfAny) / (tested + kWeight) +
+           0.1f / static_cast<float>(count_);
+  }
 
   /// One value that was learnt elsewhere.
   void assume(Duration value) {
@@ -142,33 +148,6 @@ class Interval {
   float spread_ = 0, level_ = 0, level_of_level_ = 0;
   std::array<float, kEstimates> said_{}, loss_{};  ///< by each estimate
   std::uint8_t count_ = 0, followed_ = 0, strange_ = 0, believed_ = steady;
-};
-
-/// The expected loss of an Interval of some kind: its own, and while it has few observations, that of others
-/// with as few.
-class IntervalRecord {
- public:
-  /// `interval`, before it learns that it took so long this time.
-  void learn(const Interval& interval, Duration took) {
-    float& record = losses_[few(interval)];
-    record +=
-        (prediction_loss(static_cast<float>(interval.expected() - took), static_cast<float>(took)) - record) /
-        32;
-  }
-  float loss(const Interval& interval) const {
-    constexpr float kWeight = 4;  // of the others
-    const auto tested = static_cast<float>(std::min<unsigned>(interval.count() - 1, 16));
-    const float few_observations = 0.1f / static_cast<float>(interval.count());
-    return (tested * interval.loss() + kWeight * losses_[few(interval)]) / (tested + kWeight) +
-           few_observations;
-  }
-
- private:
-  static unsigned few(const Interval& interval) {
-    const unsigned n = interval.count();
-    return n < 4 ? n - 1 : n < 8 ? 3 : 4;
-  }
-  std::array<float, 5> losses_ = {0.4f, 0.35f, 0.3f, 0.3f, 0.3f};  ///< by number of observations
 };
 
 }  // namespace pinion
