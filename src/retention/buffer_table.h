@@ -52,10 +52,8 @@ struct Buffer {
   Duration lasts = 0;         ///< its transfers, lately
   Duration pace = 0;          ///< the last interval
   Duration longest_interval = 0;
-  bool reused = false;        ///< it has had a use before its last
-  bool late = false;          ///< its last use, which awaits a decision
-  bool tried = false;         ///< it was let go before
-  Time kept_since = kNotYet;  ///< its first use, or when it was last let go
+  bool reused = false;  ///< it has had a use before its last
+  bool late = false;    ///< its last use, which awaits a decision
 
   /// The state of settled_regions.h.
   struct Settled {

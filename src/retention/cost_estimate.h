@@ -36,7 +36,6 @@ class LinearFit {
     const int off = y > kFar * expected ? 1 : y * kFar < expected ? -1 : 0;
     const bool again = off != 0 && off == off_;
     off_ = off;
-    unconfirmed_ = again && off > 0 ? kConfirming : std::max(0, unconfirmed_ - 1);
     keep(again ? kOfAnotherDevice : 1.0 - 1.0 / 32);
     add(x, again ? y : std::clamp(y, expected / kFar, expected * kFar), 1);
     solve();
@@ -53,8 +52,6 @@ class LinearFit {
   Duration expected(std::size_t entries) const {
     return static_cast<Duration>(a_ * static_cast<double>(entries) + b_ + 0.5);
   }
-  /// The line has risen by little evidence, which may keep all further evidence away.
-  bool doubted() const { return unconfirmed_ > 0; }
   /// The paper's "maximum potential cost": the line times the largest recent excess over it.
   Duration upper(std::size_t entries) const {
     return static_cast<Duration>(static_cast<double>(expected(entries)) * excess_ + 0.5);
@@ -62,7 +59,6 @@ class LinearFit {
 
  private:
   static constexpr double kFar = 4;
-  static constexpr int kConfirming = 8;  ///< observations
   static constexpr double kOfAnotherDevice =
       1.0 / 32;  ///< the weight left to past observations, which then still give a slope
 
@@ -84,7 +80,6 @@ class LinearFit {
   double excess_ = 1;
   std::uint64_t observed_ = 0;
   int off_ = 0;  ///< the last observation lay far above the line (1), or far below (-1)
-  int unconfirmed_ = 0;
 };
 
 /// Translation entries that a page takes, over the recent registrations: 1 on ordinary pages, far less on

@@ -17,8 +17,8 @@ constexpr Duration kExperiment = 8;
 constexpr Duration kShortage = kSecond;
 // What is cheap to keep goes after a rest of that length.
 constexpr Duration kLongRest = 10 * kSecond;
-// An always kept region is let go for a trial when keeping it has cost so many late uses.
-constexpr int kTrial = 8;
+// A region whose uses are unknown stays until keeping it has cost so many late uses.
+constexpr int kUnknown = 8;
 
 /// Returns how many of the region's translation entries `pages` in it have.
 std::size_t entries_under(const Region* region, Range pages) {
@@ -107,7 +107,6 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
 void HelperRetention::note_use(BufferId id, const runlog::Event& lease, RegionRef region) {
   Buffer& buffer = buffers_[id];
   const Time time = lease.begin_ns, end = std::max(lease.end_ns, time);
-  if (buffer.last_use == kNotYet) buffer.kept_since = time;
   buffer.last_use = std::max(buffer.last_use, time);
   buffer.busy_until = std::max(buffer.busy_until, end);
   buffer.lasts = std::max(end - time - static_cast<Duration>(lease.wait_ns), Duration{0});
@@ -250,8 +249,7 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   const bool alone = pages == buffer.pages.pages() && entries == buffer.entries;
   const Duration late = alone ? ledger_.worth(buffer) : ledger_.worth(pages, entries);
   const bool stays = next.time != kNever && !Ledger::repays(late, next, now);
-  const bool refused = too_dear || ((!plan_.may_deregister(entries, next.early, now) || stays) &&
-                                    !worth_a_trial(buffer, late, now));
+  const bool refused = too_dear || stays || !plan_.may_deregister(entries, next.early, now);
   if (after < now) expect(ref, next.time);
   // Another buffer may need the room for longer than the region is away, outside of a swap.
   const bool short_of_room =
@@ -275,11 +273,6 @@ void HelperRetention::keep(BufferId id, Time after, Time now, Time meanwhile) {
   const bool later = meanwhile != kNever && meanwhile > now;
   const Time look = (later ? meanwhile : now) + ledger_.patience(buffers_[id]);
   looks_.set(id, later ? look : std::min(look, looks_.of(id)));
-}
-
-bool HelperRetention::worth_a_trial(const Buffer& buffer, Duration worth, Time now) const {
-  if (buffer.tried && !costs_.registration.doubted()) return false;
-  return buffer.reused && now - buffer.kept_since >= kTrial * worth;
 }
 
 bool HelperRetention::claim(RegionRef ref, Time after, Action& action) {
@@ -393,7 +386,7 @@ bool HelperRetention::awaits_first_use(BufferId id, Time now) {
   if (buffer.last_use != kNotYet || !registered(buffer.region)) return false;
   for (const BufferId other : buffers_.in(buffer.region.region->range()))
     if (buffers_[other].last_use != kNotYet) return false;
-  if (looks_.of(id) == kNever) looks_.set(id, now + kTrial * ledger_.worth(buffer));
+  if (looks_.of(id) == kNever) looks_.set(id, now + kUnknown * ledger_.worth(buffer));
   return true;
 }
 
@@ -408,11 +401,7 @@ Time HelperRetention::next_deadline() const {
 void HelperRetention::done(const Action& action, RegionRef region, bool ok, Duration took, Time now) {
   if (action.kind == Action::Kind::deregister) {
     costs_.deregistration.observe(action.entries, took);
-    for (const BufferId id : buffers_.in(action.pages)) {
-      buffers_[id].tried = true;
-      buffers_[id].kept_since = now;
-      enqueue(id, action.after);
-    }
+    for (const BufferId id : buffers_.in(action.pages)) enqueue(id, action.after);
     return;
   }
   if (!ok || !buffers_[action.buffer].live) return;

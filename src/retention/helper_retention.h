@@ -21,10 +21,8 @@
 //   - a region is let go only where the time budget has room for its worst cost. The bytes freed must also
 //     be worth the likely cost (time_budget.h); the margin before a use grows
 //     with that price, from on-demand to leave-pinned;
-//   - a region that has always been kept, or seems too dear by few calls, is let go for a trial when
+//   - a region whose uses are unknown, as their records are missing or the budget was used up, stays until
 //     keeping it has cost eight times a late use;
-//   - a region stays as long as before such a trial where its uses are unknown: their records are missing, or
-//     the budget was used up;
 //   - a buffer that is used again and again, each time sooner than its region could go and come back, is
 //     *settled*: decisions about it wait until it rests. Its region carries the mark for the threads, whose
 //     hits leave a count alone (settled_regions.h), and the predictor sees a sample of the others;
@@ -131,14 +129,10 @@ class HelperRetention final : public Retention {
   bool let_go(BufferId id, Time after, Time now, Action& action);
   /// Plans the next look at a region that is kept.
   void keep(BufferId id, Time after, Time now, Time meanwhile);
-  /// Returns whether to let the buffer go although it seems too dear: its cost is unknown, as it has always
-  /// stayed or the estimate is doubted, and keeping it has cost far more than a late use. `worth`: the
-  /// region's.
-  bool worth_a_trial(const Buffer& buffer, Duration worth, Time now) const;
   /// Claims the region for deregistration, if it is idle and its worst cost fits the budget.
   bool claim(RegionRef ref, Time after, Action& action);
   /// Returns true if all uses of the region are unknown, as after a rest of the helper: it stays for the next
-  /// one, or until keeping it has cost as much as may be for a trial.
+  /// one, or until keeping it has cost far more than a late use.
   bool awaits_first_use(BufferId id, Time now);
   /// Wakes the helper when the buffer's next use should be over.
   void listen(BufferId id, Time after, Time now);
