@@ -41,15 +41,9 @@ HelperRetention::HelperRetention(Domain& domain, Predictor& predictor, CostEstim
 
 HelperRetention::HelperRetention(Domain& domain, std::unique_ptr<Predictor> predictor, CostEstimates& costs,
                                  Settings settings)
-    : domain_(domain),
-      own_predictor_(std::move(predictor)),
-      predictor_(*own_predictor_),
-      settings_(std::move(settings)),
-      costs_(costs),
-      ledger_(settings_.budget, costs, buffers_),
-      forecast_(predictor_, buffers_, ledger_),
-      plan_(costs, buffers_),
-      settled_(domain, buffers_, ledger_) {}
+    : HelperRetention(domain, *predictor, costs, std::move(settings)) {
+  own_predictor_ = std::move(predictor);
+}
 
 // ---- learning ----
 

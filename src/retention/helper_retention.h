@@ -140,7 +140,7 @@ class HelperRetention final : public Retention {
   void listen_on(BufferId id, Time now);
 
   Domain& domain_;
-  const std::unique_ptr<Predictor> own_predictor_;  ///< null where it is another's
+  std::unique_ptr<Predictor> own_predictor_;  ///< null where it is another's
   Predictor& predictor_;
   Settings settings_;
   CostEstimates& costs_;
