@@ -7,28 +7,7 @@
 // only from the `now` it is given and registration only through a Domain. Its caller makes the device calls:
 // next() returns the action, done() takes the result.
 //
-// Where it goes beyond the paper:
-//   - a region that is kept for a use, or registered ahead of it, is let go when the wait has cost as much
-//     as a late use would. The wait ends after three of the longest intervals between the buffer's uses
-//     (the paper would keep it to the end of the run);
-//   - a region is let go only while the RQ has room for it, in addition to its own deadline;
-//   - predictions are made on the program's own time, less its waits for registration: an interval that a
-//     late transfer has prolonged would announce the next uses too late, and so make the next late transfer;
-//   - the sleeping helper's wake-up lateness is a term of t_p;
-//   - a predictor that re-anchors is followed: the queue's deadlines move with its predictions, and an item
-//     whose time has come is asked for once more before it is served;
-//   - a change of memory drops its queued items;
-//   - a region is let go only where the time budget has room for its worst cost. The bytes freed must also
-//     be worth the likely cost (time_budget.h); the margin before a use grows
-//     with that price, from on-demand to leave-pinned;
-//   - a region whose uses are unknown, as their records are missing or the budget was used up, stays until
-//     keeping it has cost eight times a late use;
-//   - a buffer that is used again and again, each time sooner than its region could go and come back, is
-//     *settled*: decisions about it wait until it rests. Its region carries the mark for the threads, whose
-//     hits leave a count alone (settled_regions.h), and the predictor sees a sample of the others;
-//   - where there is too little to gain (minimum_gain.h), every buffer is settled from its first use, until
-//     it rests, and no region goes;
-//   - the helper wakes when a transfer that it has registered for should be over, before its next look.
+// docs/retention.md says where it goes beyond the paper.
 #pragma once
 
 #include <deque>
