@@ -11,8 +11,6 @@
 //
 // A stream that comes as expected is learnt from a sample: one event in sixteen in all contexts, one in four
 // by the context that predicted it. The others are left out, once their delay has been observed often.
-// There the walk repeats its last answer for a history that was always right, and queries all contexts each
-// sixteenth time.
 //
 // Costs: O(1) amortized an event. A use earns a fixed number of steps of the walk; where the stream
 // often leaves the expected way, the walk is short and the reuse expert predicts.

@@ -54,9 +54,6 @@ class StreamPosition {
     site_ = event.site;
   }
 
-  /// The key of ContextKind::history alone.
-  std::uint64_t history() const { return mix(key(ContextKind::history), history_); }
-
   Contexts contexts() const {
     const std::uint64_t pair = mix(mix(key(ContextKind::previous), recent_[0]), recent_[1]);
     return {
@@ -65,7 +62,7 @@ class StreamPosition {
         mix(mix(mix(key(ContextKind::recent), pair), recent_[2]), recent_[3]),
         mix(mix(mix(key(ContextKind::run), recent_[0]), before_run_), run_),
         mix(mix(key(ContextKind::sites), site_), previous_site_),
-        history(),
+        mix(key(ContextKind::history), history_),
     };
   }
 

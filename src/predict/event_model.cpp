@@ -9,9 +9,6 @@ namespace {
 constexpr std::uint8_t kHardlyTested = 3;
 constexpr std::uint8_t kRemembered = 32;
 constexpr std::uint8_t kAsGoodAs = 4;  // so many tests in this run, a profile's share
-// A history that was right so often, and always of late: its answer is good for so many times.
-constexpr std::uint8_t kProven = 3, kAgain = 15;
-constexpr float kAlways = 0.999f;
 // Two losses that differ by less differ by chance.
 constexpr float kAlike = 1.05f;
 // And of two delays of a profile, as a share.
@@ -53,7 +50,6 @@ void EventModel::learn(const Contexts& contexts, const Event& event, Duration af
       // next answer.
       if (node.tested < kRemembered) ++node.tested;
       node.right += (was_right - node.right) / static_cast<float>(node.tested);
-      if (!right) node.again = 0;
       node.assumed = false;
       if (right) {
         node.trusted = true;
@@ -78,18 +74,7 @@ bool EventModel::confirm(std::uint64_t asked, const Event& event, Duration after
   return true;
 }
 
-bool EventModel::predict_again(Node& history, Next& next) {
-  if (history.again == 0) return false;
-  --history.again;
-  const Node* asked = nodes_.find(history.asked);
-  if (!asked || !(asked->next == history.next)) return false;
-  next = {history.next, history.buffer, asked->delay.expected(), asked->delay.stable(), history.asked};
-  return true;
-}
-
 bool EventModel::predict(const StreamPosition& position, Next& next) {
-  Node* history = nodes_.find(position.history());
-  if (history && predict_again(*history, next)) return true;
   const Contexts contexts = position.contexts();
   std::array<const Node*, kContextKinds> nodes{};
   unsigned best = kContextKinds;
@@ -108,10 +93,6 @@ bool EventModel::predict(const StreamPosition& position, Next& next) {
   const unsigned when = knows_when(nodes, best);
   next = {nodes[best]->next, nodes[best]->buffer, nodes[when]->delay.expected(), nodes[when]->delay.stable(),
           contexts[when]};
-  if (history && history->tested >= kProven && history->right >= kAlways && history->next == next.name) {
-    history->again = kAgain;
-    history->asked = next.asked;
-  }
   return true;
 }
 

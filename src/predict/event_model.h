@@ -58,12 +58,7 @@ class EventModel {
     bool trusted = false;     ///< right the last time: one miss leaves it its place
     bool assumed = false;     ///< from a profile, and still untested
     std::uint8_t kind = 0;    ///< of context; unknown where assumed
-    // Of a history, which all other contexts follow from: the last answer of predict() there.
-    std::uint8_t again = 0;  ///< times that the answer may be repeated before all contexts are queried again
-    std::uint64_t asked = 0;
   };
-  /// The answer given there before; false where all contexts are to be queried.
-  bool predict_again(Node& history, Next& next);
   /// The probability that the node is right, by its own record, and while that is short by its kind's.
   float probability(const Node& node, unsigned kind) const;
   /// The sureness in a later run that begins with this one's profile.
