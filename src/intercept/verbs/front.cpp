@@ -21,6 +21,7 @@
 #include "intercept/verbs/callers.h"
 #include "intercept/verbs/handles.h"
 #include "intercept/verbs/protection_domains.h"
+#include "registry/acquisition.h"
 
 namespace pinion::verbs {
 
@@ -417,6 +418,13 @@ bool make_room() {
   ThreadContext* const thread = this_thread();
   if (thread == nullptr) return false;
   leases->retirement().let_idle_go(*thread);
+  Budget& budget = leases->budget();
+  const Time patience = monotonic_now() + kRoomPatience;
+  while (monotonic_now() < patience) {
+    const std::uint32_t departures = budget.departures().load();
+    if (budget.leaving_regions() == 0) break;
+    budget.departures().wait(departures, patience);
+  }
   return true;
 }
 

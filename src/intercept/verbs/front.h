@@ -71,8 +71,8 @@ void own_reregistered(const ibv_mr* mr, int changes, const Asked& changed);
 void protection_domain_ends(const ibv_pd* pd);
 void device_ends(ibv_context* context);
 
-/// Deregisters idle regions, for a registration that passed by and met a limit of the system's. False: there
-/// are none.
+/// Deregisters idle regions, for a registration that passed by and met a limit of the system's, and waits for
+/// those that other threads deregister. False: nothing is registered.
 bool make_room();
 
 }  // namespace pinion::verbs

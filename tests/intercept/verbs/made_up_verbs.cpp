@@ -47,6 +47,7 @@ State& state() {
 }
 std::atomic<void (*)()> g_before_deregistration{nullptr};
 std::atomic<bool> g_unplugged{false};
+std::atomic<std::size_t> g_most_regions{SIZE_MAX};
 
 /// Kept for ever, so each address is used once. Under the mutex.
 template <class T>
@@ -78,6 +79,7 @@ ibv_mr* add(ibv_pd* pd, void* address, std::size_t bytes, int access) {
   if (domain == s.domains.end() || bytes == 0 || (access & ~kKnownAccess) != 0 ||
       ((access & kNeedsLocal) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0))
     return refuse(EINVAL);
+  if (s.held.regions >= g_most_regions) return refuse(ENOMEM);
   auto* const mr = make<ibv_mr>();
   mr->context = pd->context;
   mr->pd = pd;
@@ -144,6 +146,8 @@ std::uint64_t strangers() {
 }
 
 void unplug() { g_unplugged = true; }
+
+void limit_regions(std::size_t most) { g_most_regions = most; }
 
 void at_deregistration(void (*before)()) { g_before_deregistration.store(before); }
 

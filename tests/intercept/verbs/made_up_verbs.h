@@ -38,6 +38,9 @@ std::uint64_t strangers();
 /// The device disappears: from now on calls that need it, and deregistrations, fail with EIO.
 void unplug();
 
+/// From now on registrations that would be more than `most` at a time fail with ENOMEM.
+void limit_regions(std::size_t most);
+
 /// Calls `before` in each deregistration, before it takes effect; null: no more.
 void at_deregistration(void (*before)());
 

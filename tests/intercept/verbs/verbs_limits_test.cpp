@@ -142,30 +142,39 @@ TEST(VerbsLimits, WhatPassesByCounts) {
   EXPECT_EQ(report.beyond.bytes, 0u);
 }
 
-// While another thread deregisters the one region that there may be.
-TEST(VerbsLimits, ARegistrationWaitsForRoomThatIsComing) {
-  const runlog::Report report = run("retention=on-demand,limit-regions=1", [](const Program& program) {
-    static std::atomic<bool> slow{false}, began{false};
-    made_up_verbs::at_deregistration([] {
-      if (!slow) return;
-      began = true;
-      ::usleep(20'000);
-    });
-    char* const first = program.buffer(kBuffer);
-    char* const second = program.buffer(kBuffer);
-    for (int i = 0; i < 3; ++i) {
-      ibv_mr* const mr = program.add(first, kBuffer);
-      slow = true;
-      std::thread other([&] { program.drop(mr); });
-      while (!began) std::this_thread::yield();
-      slow = began = false;
-      program.use(second, kBuffer);
-      other.join();
-    }
-    EXPECT_EQ(made_up_verbs::take_peak().regions, 1u);
+/// While another thread deregisters the one region that there may be.
+void use_while_another_leaves(const Program& program) {
+  static std::atomic<bool> slow{false}, began{false};
+  made_up_verbs::at_deregistration([] {
+    if (!slow) return;
+    began = true;
+    ::usleep(20'000);
   });
+  char* const first = program.buffer(kBuffer);
+  char* const second = program.buffer(kBuffer);
+  for (int i = 0; i < 3; ++i) {
+    ibv_mr* const mr = program.add(first, kBuffer);
+    slow = true;
+    std::thread other([&] { program.drop(mr); });
+    while (!began) std::this_thread::yield();
+    slow = began = false;
+    program.use(second, kBuffer);
+    other.join();
+  }
+  EXPECT_EQ(made_up_verbs::take_peak().regions, 1u);
+}
+
+TEST(VerbsLimits, ARegistrationWaitsForRoomThatIsComing) {
+  const runlog::Report report = run("retention=on-demand,limit-regions=1", use_while_another_leaves);
   EXPECT_EQ(report.beyond.regions, 0u);
   EXPECT_EQ(report.acquires.bounced, 0u);
+}
+
+TEST(VerbsLimits, ARegistrationWaitsForRoomThatTheSystemGetsBack) {
+  run("retention=on-demand", [](const Program& program) {
+    made_up_verbs::limit_regions(1);
+    use_while_another_leaves(program);
+  });
 }
 
 // The thread of another protection domain lets an idle region of this one go, as the limit has no room for
