@@ -157,7 +157,10 @@ TEST(VerbsFront, TheProgramGetsWhatExceedsLimits) {
   EXPECT_EQ(ended.output,
             "pinion: 1M (--limit) hold no further registration of the program's: what exceeds them is "
             "registered\npinion:   as without Pinion (said once)\ndone\n");
-  expect("memlock", "retention=leave-pinned,remote-keys=strict", "");  // this limit is not Pinion's
+  // This limit is not Pinion's.
+  expect("memlock", "retention=leave-pinned,remote-keys=strict",
+         "pinion: RLIMIT_MEMLOCK (1536K) has no room for 2M more: 0 are registered, and none of it is "
+         "idle.\npinion:   Raise it to `ulimit -l 2048` at least (said once)\n");
 }
 
 TEST(VerbsFront, WhatIsKeptMakesWayWhereTheDeviceIsFull) {

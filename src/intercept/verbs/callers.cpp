@@ -13,18 +13,20 @@ namespace pinion::verbs {
 
 namespace {
 
-bool is_cache(std::string_view file) {
-  const std::string_view name = file.substr(file.rfind('/') + 1);
+/// The name of the file with this code, without its directory; empty where it is unknown.
+std::string_view file_of(Address return_address) {
+  Dl_info info{};
+  if (::dladdr(reinterpret_cast<const void*>(return_address), &info) == 0 || info.dli_fname == nullptr)
+    return {};
+  const std::string_view file = info.dli_fname;
+  return file.substr(file.rfind('/') + 1);
+}
+
+bool is_cache(std::string_view name) {
   for (const std::string_view library :
        {"libuct", "libucm.", "libfabric.", "mca_", "libmca_", "libopen-pal.", "libmpi."})
     if (name.starts_with(library)) return true;
   return name.ends_with("-fi.so");  // a provider of libfabric, as a plugin
-}
-
-bool find_out(Address return_address) {
-  Dl_info info{};
-  return ::dladdr(reinterpret_cast<const void*>(return_address), &info) != 0 && info.dli_fname != nullptr &&
-         is_cache(info.dli_fname);
 }
 
 // An address of the upper half is none of a program's: its top bit is free for the answer.
@@ -47,9 +49,11 @@ bool caches_itself(Address return_address) {
   std::atomic<Address>& answer = answers[(return_address * 0x9E3779B97F4A7C15ull) >> 56];
   const Address known = answer.load(std::memory_order_relaxed);
   if ((known & ~kYes) == return_address) return (known & kYes) != 0;
-  const bool yes = find_out(return_address);
+  const bool yes = is_cache(file_of(return_address));
   answer.store(return_address | (yes ? kYes : 0), std::memory_order_relaxed);
   return yes;
 }
+
+bool is_ucx(Address return_address) { return file_of(return_address).starts_with("libuct"); }
 
 }  // namespace pinion::verbs

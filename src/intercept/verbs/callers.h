@@ -10,4 +10,7 @@ namespace pinion::verbs {
 
 bool caches_itself(Address return_address);
 
+/// Looks it up anew at each call.
+bool is_ucx(Address return_address);
+
 }  // namespace pinion::verbs

@@ -66,7 +66,7 @@ ibv_mr* pass(const Asked& asked, const EntryFrame& entry, F function, Arguments.
       errno = error;
   }
   const int error = errno;
-  mr != nullptr ? passing.made(mr) : passing.refused();
+  mr != nullptr ? passing.made(mr) : passing.refused(error);
   errno = error;
   return mr;
 }

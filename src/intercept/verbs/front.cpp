@@ -10,6 +10,7 @@
 
 #include "base/mutex.h"
 #include "base/process.h"
+#include "base/units.h"
 #include "base/warning.h"
 #include "device/kernel/memlock.h"
 #include "device/verbs/own_verbs_call.h"
@@ -128,6 +129,21 @@ void report_refusal(const LeasePath& leases, const Error& why, std::size_t bytes
       "%s (%s) hold no further registration of the program's: what exceeds them is "
       "registered as without Pinion (said once)",
       most.c_str(), by_count ? "--limit-regions" : limits.bytes_from.c_str());
+}
+
+/// All that is registered is in use: no retention helps, but a limit or smaller pools.
+void report_memlock(std::uint64_t bytes, Address caller) {
+  static std::atomic<bool> said{false};
+  const Memlock state = memlock();
+  if (state.has_room_for(bytes) || said.exchange(true)) return;
+  constexpr const char* kUcxQueue = "UCX_IB_RX_QUEUE_LEN";
+  const bool ucx = is_ucx(caller) && std::getenv(kUcxQueue) == nullptr;
+  warn(
+      "RLIMIT_MEMLOCK (%s) has no room for %s more: %s are registered, and none of it is idle. Raise it to "
+      "`ulimit -l %zu` at least%s%s%s (said once)",
+      format_size(state.limit).c_str(), format_size(bytes).c_str(), format_size(state.pinned).c_str(),
+      (state.pinned + bytes + 1023) / 1024, ucx ? ", or set " : "", ucx ? kUcxQueue : "",
+      ucx ? "=1024, which makes UCX's own receive buffers smaller" : "");
 }
 
 /// The registration faults in what is absent, by one thread.
@@ -262,7 +278,7 @@ std::optional<int> deregister_own(const Library& library, ibv_mr* mr) {
 
 }  // namespace
 
-Passing::Passing(const Asked& asked, const EntryFrame& entry) {
+Passing::Passing(const Asked& asked, const EntryFrame& entry) : caller_(entry.return_address) {
   LeasePath* const leases = leases_that_run();
   if (leases == nullptr || asked.pd == nullptr || !leases->registers()) return;
   thread_ = this_thread();
@@ -274,8 +290,10 @@ Passing::Passing(const Asked& asked, const EntryFrame& entry) {
   begin_ = ticks_now();
 }
 
-void Passing::refused() {
-  if (thread_ != nullptr) end_own(counted_.bytes);
+void Passing::refused(int error) {
+  if (thread_ == nullptr) return;
+  end_own(counted_.bytes);
+  if (error == ENOMEM) report_memlock(counted_.bytes, caller_);
 }
 
 void Passing::made(const ibv_mr* mr) {
@@ -366,8 +384,9 @@ int reregister(const Library& library, Handle& handle, int changes, const Asked&
     const OwnVerbsCall own_call;
     backing.real = library.reg_mr(asked.pd, asked.address, asked.bytes, asked.access);
     if (backing.real == nullptr) {
-      passing.refused();
-      return IBV_REREG_MR_ERR_CMD;
+      const int error = errno;
+      passing.refused(error);
+      return failed(IBV_REREG_MR_ERR_CMD, error);
     }
     backing.own_bytes = passing.bytes();
     backing.access = asked.access;

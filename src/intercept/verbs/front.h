@@ -43,13 +43,15 @@ class Passing {
   Passing(const Asked& asked, const EntryFrame& entry);
   /// Then one of these, unless it ends under a handle of ours.
   void made(const ibv_mr* mr);
-  void refused();
+  /// `error`: the system's.
+  void refused(int error);
   /// The bytes that count; 0 where it is not counted.
   std::uint64_t bytes() const { return thread_ != nullptr ? counted_.bytes : 0; }
 
  private:
   ThreadContext* thread_ = nullptr;  ///< null: it is not counted
   OwnRegistration counted_;
+  Address caller_;
   Ticks begin_ = 0;
 };
 
