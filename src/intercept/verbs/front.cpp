@@ -8,6 +8,7 @@
 #include <new>
 #include <utility>
 
+#include "base/clock.h"
 #include "base/mutex.h"
 #include "base/process.h"
 #include "base/units.h"
@@ -22,7 +23,6 @@
 #include "intercept/verbs/callers.h"
 #include "intercept/verbs/handles.h"
 #include "intercept/verbs/protection_domains.h"
-#include "registry/acquisition.h"
 
 namespace pinion::verbs {
 
@@ -438,7 +438,7 @@ bool make_room() {
   if (thread == nullptr) return false;
   leases->retirement().let_idle_go(*thread);
   Budget& budget = leases->budget();
-  const Time patience = monotonic_now() + kRoomPatience;
+  const Time patience = monotonic_now() + kSecond;
   while (monotonic_now() < patience) {
     const std::uint32_t departures = budget.departures().load();
     if (budget.leaving_regions() == 0) break;
