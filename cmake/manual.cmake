@@ -1,6 +1,6 @@
 # Man pages and shell completion, made by packaging/manual/generate.py from the command's own parser, docs/commands.md
-# and the public headers. Part of the target `product`.
-if(PINION_CORE_ONLY)
+# and the public headers. Part of the target `product`; a wheel goes without.
+if(PINION_CORE_ONLY OR SKBUILD)
   return()
 endif()
 find_package(Python3 3.9 REQUIRED COMPONENTS Interpreter)

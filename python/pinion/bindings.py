@@ -1,11 +1,12 @@
 """libpinion's C API (pinion/pinion.h) by ctypes: structures, prototypes, and the memory of a Python buffer.
 
-libpinion.so.0 is the dynamic linker's, else the one beside the `pinion` command of PATH, loaded at the first use."""
+libpinion.so.0 is the dynamic linker's, else the one beside the `pinion` of this Python or of PATH, loaded at the first use."""
 import ctypes
 import functools
 import os
 import pathlib
 import shutil
+import sys
 
 from ctypes import POINTER, byref, c_char_p, c_int, c_size_t, c_ssize_t, c_uint, c_uint32, c_uint64, c_void_p
 
@@ -73,9 +74,13 @@ _PROTOTYPES = {
 }
 
 
+def commands():
+    """The `pinion` beside this Python, as pip installs it, then the one of PATH: those that there are."""
+    return filter(None, [shutil.which("pinion", path=os.path.dirname(sys.executable)), shutil.which("pinion")])
+
+
 def _beside_the_command():
-    command = shutil.which("pinion")
-    if command:
+    for command in commands():
         prefix = pathlib.Path(command).resolve().parent.parent
         yield from sorted(prefix.glob(f"lib*/{SONAME}")) + sorted(prefix.glob(f"lib/*/{SONAME}"))
 

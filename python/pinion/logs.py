@@ -1,4 +1,4 @@
-"""Reports of runs from their logs, by the `pinion` command of PATH: as a dictionary, or as pandas frames.
+"""Reports of runs from their logs, by the `pinion` beside this Python or of PATH: as a dictionary, or as pandas frames.
 
     run = pinion.Run("logs")
     run.report["registered_bytes"]["peak"]
@@ -12,12 +12,14 @@ import pathlib
 import subprocess
 import tempfile
 
+from .bindings import commands
+
 MEASURES = ("registered", "oracle", "leave_pinned")
 
 
 def _command(*arguments):
     try:
-        done = subprocess.run(["pinion", "report", *arguments], capture_output=True, text=True, check=False)
+        done = subprocess.run([next(commands(), "pinion"), "report", *arguments], capture_output=True, text=True, check=False)
     except FileNotFoundError:
         raise FileNotFoundError("the command `pinion`, which reads logs, is not on PATH") from None
     if done.returncode != 0:

@@ -40,7 +40,8 @@ class Layout(unittest.TestCase):
             self.assertEqual(lines, listed)
 
     def test_version_is_the_package_s(self):
-        self.assertIn(f'version = "{pinion.version()}"', (root / "python/pyproject.toml").read_text())
+        for project in ("pyproject.toml", "python/pyproject.toml"):
+            self.assertIn(f'version = "{pinion.version()}"', (root / project).read_text())
 
 
 class Library(unittest.TestCase):
