@@ -1,9 +1,10 @@
 #!/usr/bin/env bash
 # One log file for all ranks of a job on a node, with any process between them and their launcher; the next
-# job in the same directory takes its place.
+# job in the same directory moves it into a folder of its own.
 . "$(dirname "$0")/common.bash"
 
 logs=$work/logs
+earlier=0  # jobs whose logs must be in such folders
 # job N OPTIONS COMMAND...: a job whose ranks set Pinion up themselves.
 job() {
   local n=$1 options=$2
@@ -12,8 +13,11 @@ job() {
   ranks "$n" "$pinion" run --device pin $options --log "$logs" -- "$@" >"$work/out" 2>"$work/err"
 }
 one_file() {
-  local files=("$logs"/*)
+  local files=("$logs"/*.plog) moved=("$logs"/run-*/*.plog)
   [ ${#files[@]} -eq 1 ] || fail "$1: ${#files[@]} files: ${files[*]}"
+  [ -f "${moved[0]}" ] || moved=()
+  [ ${#moved[@]} -eq $earlier ] || fail "$1: $earlier jobs before: ${moved[*]}"
+  earlier=$((earlier + 1))
 }
 says() {
   local answer
