@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <optional>
 
 #include "monitor/mapping_reader.h"
 
@@ -50,12 +51,29 @@ FilePart cut_by_fallocate(long fd, int mode, long offset, long length) {
   return {file.st_ino, page_floor(begin), moves_rest ? kNoEnd : page_ceil(end)};
 }
 
-FilePart cut_part(long number, const SystemCallArguments& a) {
+/// The part that MADV_REMOVE drops from the file mapped there, and so from all of its mappings. Nothing:
+/// several files may be concerned.
+std::optional<FilePart> removed_part(Range range) {
+  if (range.begin % page_size() != 0 || range.empty()) return FilePart{};
+  FilePart part;
+  int met = 0;
+  const bool known = for_each_mapping(range, [&](const Mapping& mapping) {
+    if (++met > 1 || mapping.inode == 0 || !mapping.range.contains(range)) return;
+    const std::uint64_t at = mapping.offset + (range.begin - mapping.range.begin);
+    part = {mapping.inode, at, at + range.bytes()};
+  });
+  if (!known || met > 1) return std::nullopt;
+  return part;
+}
+
+std::optional<FilePart> cut_part(long number, const SystemCallArguments& a) {
   switch (number) {
     case SYS_ftruncate:
       return cut_by_ftruncate(static_cast<int>(a[0]), a[1]);
     case SYS_truncate:
       return cut_by_truncate(a[0], a[1]);
+    case SYS_madvise:
+      return removed_part({static_cast<Address>(a[0]), page_ceil(static_cast<Address>(a[0] + a[1]))});
     default:
       return cut_by_fallocate(static_cast<int>(a[0]), static_cast<int>(a[1]), a[2], a[3]);
   }
@@ -74,7 +92,9 @@ Range mapped_at(const Mapping& mapping, const FilePart& part) {
 }  // namespace
 
 ConcernedMemory cut_memory(long number, const SystemCallArguments& arguments) {
-  const FilePart part = cut_part(number, arguments);
+  const std::optional<FilePart> cut = cut_part(number, arguments);
+  if (!cut) return {all_addresses(), {}};
+  const FilePart part = *cut;
   if (part.empty()) return {};
   MappingReader reader;
   if (!reader.is_open()) return {all_addresses(), {}};

@@ -1,5 +1,5 @@
-// Calls that drop pages of a file under its mappings: ftruncate, truncate, fallocate. Finds the memory of
-// this process that loses pages.
+// Calls that drop pages of a file under its mappings: ftruncate, truncate, fallocate, MADV_REMOVE. Finds the
+// memory of this process that loses pages.
 //
 // The kernel names a mapped file by its inode alone on every file system: devices differ on overlays and
 // subvolumes. A file of the same number elsewhere costs its mappings a registration. A mapping that another

@@ -136,6 +136,14 @@ Range dropped_range(Address address, std::size_t length, int advice) {
                      drops_whole_huge_pages ? round_up(length, length_granule(address, length, 0)) : length);
 }
 
+/// The other mapping of the file whose pages MADV_REMOVE drops here; several: all addresses.
+Range removed_elsewhere(Range here, const SystemCallArguments& arguments) {
+  const ConcernedMemory all = cut_memory(SYS_madvise, arguments);
+  if (all.first == here) return all.second;
+  if (all.second == here || all.second.empty()) return all.first;
+  return all_addresses();
+}
+
 /// The pages that mremap takes away at the old place; sizes as the kernel rounds them.
 Range mremap_source(Address address, std::size_t old_size, std::size_t new_size, int flags) {
   const Range source = whole_pages(address, old_size);
@@ -281,9 +289,12 @@ ConcernedMemory concerned_memory(long number, const SystemCallArguments& argumen
       return {mremap_source(address(0), before, after, flags(3)),
               (flags(3) & MREMAP_FIXED) != 0 ? whole_pages(address(4), after) : Range{}};
     }
-    case SYS_madvise:
-      return {dropped_range(address(0), size(1), flags(2)), {}};
+    case SYS_madvise: {
+      const Range here = dropped_range(address(0), size(1), flags(2));
+      return {here, flags(2) == MADV_REMOVE ? removed_elsewhere(here, arguments) : Range{}};
+    }
     case SYS_process_madvise:
+      if (flags(3) == MADV_REMOVE) return {all_addresses(), {}};
       return {drops_pages(flags(3)) ? spanned_range(address(1), size(2)) : Range{}, {}};
     case SYS_brk:
       return {pages_above(address(0)), {}};

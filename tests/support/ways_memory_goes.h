@@ -255,6 +255,17 @@ class PunchFile : public OfFile {
   }
 };
 
+/// The file's other mapping loses its pages.
+class RemoveInOtherMapping : public OfFile {
+ public:
+  void fire() override {
+    void* const other = ::mmap(nullptr, memory_.bytes(), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+    ASSERT_NE(other, MAP_FAILED);
+    ASSERT_EQ(::madvise(static_cast<char*>(other) + half(), memory_.bytes() / 2, MADV_REMOVE), 0);
+    ASSERT_EQ(::munmap(other, memory_.bytes()), 0);
+  }
+};
+
 inline constexpr std::size_t kMappedBlock = std::size_t{24} << 20;
 
 /// Makes malloc map blocks of kMappedBlock and take others from a heap that has room enough for a test and
@@ -492,6 +503,7 @@ inline const EventKind kEvents[] = {
     {"CutFileByPath", make<CutFileByPath>},
     {"CutFileBySyscall", make<CutFileBySyscall>},
     {"PunchFile", make<PunchFile>},
+    {"RemoveInOtherMapping", make<RemoveInOtherMapping>},
     {"SbrkShrink", make<SbrkShrink>},
     {"BrkShrink", make<BrkShrink>},
     {"AttachOver", make<AttachOver>},
