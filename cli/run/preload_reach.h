@@ -17,8 +17,8 @@ std::string why_unreached(const std::string& file);
 /// launcher's.
 std::vector<std::string> unreached_programs(const CommandLine& command);
 
-/// The same for those alone whose dynamic loader fails, or complains, where Pinion is preloaded: of musl, or
-/// of 32 bits.
+/// unreached_programs() whose dynamic loader fails, or complains, where Pinion is preloaded: programs of
+/// musl, or of 32 bits.
 std::vector<std::string> unloadable_programs(const CommandLine& command);
 
 }  // namespace pinion::cli

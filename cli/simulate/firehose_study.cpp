@@ -161,7 +161,7 @@ double refused_share(const FirehoseResult& r) {
   return r.puts ? static_cast<double>(r.refused) / static_cast<double>(r.puts) : 0;
 }
 
-/// Of the buckets that were wanted and granted.
+/// Returns the part of the buckets wanted and granted that the victims' queue had.
 double victim_share(const FirehoseResult& r) {
   const std::uint64_t granted = r.victim_hits + r.shared_hits + r.pins;
   return granted ? static_cast<double>(r.victim_hits) / static_cast<double>(granted) : 0;

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# What earlier versions left is read: settings, a log and a profile of 0.1 (tests/releases). The log is of two ranks, for 1.6 s,
+# This version reads what earlier ones left: settings, a log and a profile of 0.1 (tests/releases). The log is of two ranks, for 1.6 s,
 # by `pinion run --device emulated --time-budget 20% --minimum-gain 4096 --profile prof`.
 source "$(dirname "$0")/script.bash"
 pinion=$build/bin/pinion

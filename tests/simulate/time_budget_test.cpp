@@ -189,8 +189,8 @@ TEST(TimeBudgetOfLosingPrograms, HoldsButForTheWorkUnderWay) {
   RecordProperty("of_seed", std::to_string(worst));
 }
 
-// With its budget used up, the helper woke for decisions that it could not take any more, and leave-pinned's
-// wake-ups for changed memory counted as losses: up to 48.5 of 27.9 ms.
+// These programs lost up to 48.5 of 27.9 ms: the helper woke for decisions that a used-up budget refuses, and
+// leave-pinned's wake-ups for changed memory counted as losses.
 TEST(TimeBudgetOfLosingPrograms, HoldsAtRest) {
   for (const std::uint64_t seed : {679, 2551, 3312, 5401, 7961}) {
     const Trial trial = trial_of(seed);
