@@ -33,7 +33,9 @@ foreach(target pinion_bench bench_allocations gas ${bench_programs})
 endforeach()
 
 install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR})
+# Pages about the inside stay with the sources.
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR}
+        PATTERN internals EXCLUDE PATTERN architecture.md EXCLUDE)
 install(FILES ${PROJECT_SOURCE_DIR}/examples/registration_cache.c ${PROJECT_SOURCE_DIR}/examples/prepare.c
               ${PROJECT_SOURCE_DIR}/examples/firehose.c
               ${PROJECT_SOURCE_DIR}/examples/lease.cpp

@@ -3,8 +3,10 @@
 
   - Relative links and their anchors resolve.
   - Paths of the repository in backticks exist; so do documents that sources cite.
-  - docs/architecture.md and docs/paper.md have at most 1,500 words. A row of its tables that names a function names the file that
-    has it. Its table of rooms is the sources' includes.
+  - docs/architecture.md has at most 1,500 words. A row of its tables that names a function names the file that has it. Its table
+    of rooms is the sources' includes.
+  - docs/internals/ has at most 13 pages, architecture.md being the fourteenth, of at most 1,500 words each; 2,500 where a page is
+    evidence, tests or faults; tables that scripts/recompute-docs fills do not count. paper-figures.md may have any.
 
 Prints a line for each fault; exit status 1 if there is any."""
 import pathlib
@@ -18,7 +20,8 @@ faults = []
 
 TOP = "src|tests|cli|include|cmake|examples|softroce|scripts|docs|packaging|python"
 SOURCES = {".h", ".hpp", ".c", ".cpp", ".S", ".py", ".sh", ".bash", ".cmake", ".table"}
-MOST_WORDS = 1500
+MOST_WORDS, MOST_WORDS_OF_EVIDENCE, MOST_INTERNALS = 1500, 2500, 13
+EVIDENCE = ("evidence-", "faults", "testing")
 
 
 def fault(path, line, text):
@@ -81,7 +84,7 @@ def check_paths(page):
 def check_citations(source):
     for n, line in enumerate(source.read_text(errors="replace").split("\n"), 1):
         for name in re.findall(r"\b(?:docs/)?[\w-]+\.md\b", line):
-            if not (root / name).exists() and not (root / "docs" / name).exists():
+            if not any((folder / name).exists() for folder in (root, root / "docs", root / "docs" / "internals")):
                 fault(source, n, f"cites {name}: no such document")
         if re.search(r"\bDESIGN \d", line):
             fault(source, n, "cites a design document")
@@ -136,12 +139,16 @@ def main():
             check_paths(path)
         elif path.suffix in SOURCES and path != pathlib.Path(__file__).resolve():
             check_citations(path)
-    for page in [root / "docs" / "paper.md", root / "docs" / "architecture.md"]:
-        words = len(page.read_text().split())
-        if words > MOST_WORDS:
-            fault(page, 1, f"{words} words; at most {MOST_WORDS}")
-    check_places(page)
-    check_rooms(page)
+    architecture, internals = root / "docs" / "architecture.md", sorted((root / "docs" / "internals").glob("*.md"))
+    for page in [architecture, *internals]:
+        written = re.sub(r"<!-- recomputed: .*?<!-- end -->", "", page.read_text(), flags=re.S)
+        words, most = len(re.findall(r"\w\S*", written)), MOST_WORDS_OF_EVIDENCE if page.name.startswith(EVIDENCE) else MOST_WORDS
+        if words > most and page.name != "paper-figures.md":
+            fault(page, 1, f"{words} words; at most {most}")
+    if len(internals) > MOST_INTERNALS:
+        fault(internals[-1], 1, f"{len(internals)} pages; at most {MOST_INTERNALS}")
+    check_places(architecture)
+    check_rooms(architecture)
     print("\n".join(faults) or f"{len(files)} files: no fault")
     return 1 if faults else 0
 

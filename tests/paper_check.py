@@ -213,7 +213,7 @@ class Claims(unittest.TestCase):
             "firehose, Figure 0, absent: 7.00 us in the paper, ours not to be had; simulated: a machine of two cores."])
 
     def test_documents_have_the_figures_that_were_kept(self):
-        whole, full = ((ROOT / "docs" / page).read_text() for page in ("paper.md", "paper-figures.md"))
+        whole, full = ((ROOT / "docs" / "internals" / page).read_text() for page in ("helper-threads.md", "paper-figures.md"))
         for number in ("2", "9", "10"):
             rows = paper.kept(number)
             self.assertTrue(rows)

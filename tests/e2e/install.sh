@@ -29,6 +29,7 @@ cmake --install "$build" --prefix "$work/prefix" >"$work/out" 2>&1 || fail "inst
 for file in bin/pinion libexec/pinion/bench include/pinion/pinion.h share/doc/pinion/LICENSE share/doc/pinion/docs/commands.md; do
   [ -e "$work/prefix/$file" ] || fail "$file is not installed"
 done
+[ ! -e "$work/prefix/share/doc/pinion/docs/internals" ] || fail "pages about the inside are installed"
 "$work/prefix/bin/pinion" doctor >"$work/out" 2>&1 || fail "doctor: $(cat "$work/out")"
 grep -A 40 '^memory monitors' "$work/out" | grep -q '^  symbols: [^u]' || fail "doctor: $(cat "$work/out")"
 PINION_TEST_MONITOR=symbols "$work/prefix/bin/pinion" run -- sh -c 'echo $LD_PRELOAD' >"$work/out" 2>&1 || fail "run: $(cat "$work/out")"
