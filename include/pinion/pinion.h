@@ -3,14 +3,16 @@
  * predicts.
  *
  * C99 and C++. The interface is stable: symbols are versioned (PINION_0.1 to PINION_0.4), structures have
- * their size in their first field, everything else is opaque. The reference, a section a call, is
- * docs/api.md.
+ * their size in their first field, everything else is opaque. docs/api.md is made of this header.
  *
  *   - Calls that return int return 0 or an errno value; pinion_last_error() then returns one line with the
  *     failure, the limit, the need and the cure.
  *   - Every call may be made by any thread at any time between pinion_start() and pinion_stop(). Only
  *     pinion_memory_begin() and pinion_memory_end() may be called from a signal handler, or from within
  *     malloc.
+ *   - A forked child begins without registrations, and Pinion is stopped in it: it may start anew. Leases and
+ *     domains of the parent give ESHUTDOWN there; to release or close them does nothing.
+ *   - Any call that allocates may return ENOMEM. errno stays as it is.
  *   - Addresses and sizes are in bytes, of any alignment.
  */
 #ifndef PINION_PINION_H
@@ -44,10 +46,17 @@ const char* pinion_last_error(void);
 /*
  * Starts Pinion in this process, or shares the engine that runs already. `options` is "name=value,..." as in
  * the environment variable PINION, which overrides it; NULL: the environment alone.
+ *
+ * EINVAL: an unknown option or a bad value. ECANCELED: switched off by the user (PINION=off, `except`): go on
+ * without cache. EBUSY: another part of the process has started Pinion with other options; NULL shares it.
+ * EAGAIN: there is no thread for the helper. After an error there is nothing to stop.
  */
 int pinion_start(const char* options) PINION_CHECKED;
 
-/* Undoes one pinion_start(). The last one lets all idle registrations go and ends the helper thread. */
+/*
+ * Undoes one pinion_start(). The last one lets all idle registrations go, completes the log and ends the
+ * helper thread. Leases that are out may be released later. EINVAL: there was no start to undo.
+ */
 int pinion_stop(void);
 
 /* ---- Domains ---- */
@@ -55,10 +64,20 @@ int pinion_stop(void);
 /* A device and its protection domain, with a registration cache of its own. */
 typedef struct pinion_domain pinion_domain;
 
-/* Opens a domain. `device` and `nic` are names as for the options of these names; NULL: the options' own. */
+/*
+ * Opens a domain. `device` and `nic` are names as for the options of these names; NULL: the options' own. Its
+ * protection domain is its own, so the keys are for nobody's queue pairs but those of borrowed devices,
+ * below.
+ *
+ * EINVAL: an unknown name, which the text lists. ENOSPC: a process can have 16 domains. ESHUTDOWN: Pinion
+ * does not run. The next three calls have the last two errors as well.
+ */
 int pinion_domain_open(const char* device, const char* nic, pinion_domain** domain) PINION_CHECKED;
 
-/* Lets all idle registrations of the domain go and closes it; EBUSY (it stays open) while leases are out. */
+/*
+ * Lets all idle registrations of the domain go and closes it; EBUSY (it stays open) while leases or
+ * preparations are out. Also closes the domain of a run that has ended.
+ */
 int pinion_domain_close(pinion_domain* domain);
 
 /* ---- Borrowed devices (PINION_0.2) ---- */
@@ -72,6 +91,8 @@ struct ibv_pd;
  *
  * The protection domain, or the memory that the operations below need, outlives the domain: until
  * pinion_domain_close returns 0, or pinion_stop has ended the run and its last lease is released.
+ *
+ * EINVAL: `pd` is NULL. ENOENT: no libibverbs.so.1 is loaded. Errors of the device are passed on.
  */
 int pinion_domain_open_pd(struct ibv_pd* pd, pinion_domain** domain) PINION_CHECKED;
 
@@ -125,7 +146,10 @@ struct pinion_device_operations {
   uint64_t max_region_bytes; /* most bytes of one registration; 0: no limit */
 };
 
-/* Opens a domain on the caller's operations; the structure is copied. */
+/*
+ * Opens a domain on the caller's operations; the structure is copied. EINVAL: it is short, of an unknown
+ * version, has unknown flags or lacks an operation.
+ */
 int pinion_domain_open_operations(const struct pinion_device_operations* operations,
                                   pinion_domain** domain) PINION_CHECKED;
 
@@ -136,7 +160,11 @@ struct fid_ep;
 /*
  * Opens a domain on a libfabric domain of the caller's own (PINION_0.3), which was opened with `info`.
  * Registrations are bound to `endpoint` where the provider requires it (FI_MR_ENDPOINT); elsewhere it may be
- * NULL. Domain and endpoint outlive this domain as a protection domain does; `info` may be freed.
+ * NULL. Domain and endpoint outlive this domain as a protection domain does; `info` may be freed. Where keys
+ * are the application's to choose, Pinion's count down from the greatest.
+ *
+ * EINVAL: NULL, or an endpoint is missing. ENOTSUP: the domain has FI_THREAD_DOMAIN, or Pinion was built
+ * without libfabric.
  */
 int pinion_domain_open_fabric(struct fid_domain* fabric_domain, const struct fi_info* info,
                               struct fid_ep* endpoint, pinion_domain** domain) PINION_CHECKED;
@@ -165,17 +193,30 @@ typedef struct pinion_lease {
 /* clang-format on */
 
 /*
- * Leases memory, and registers it first where needed; waits while another thread registers it.
- * On failure it returns an errno and grants no lease: transfer without registration (bounce buffer).
+ * Leases memory, and registers it first where needed: whole pages around it. Waits while another thread
+ * registers it. A registration that has the range and the rights is a hit, which takes no lock. Where peers
+ * can get keys, the rights are exactly those of the request: more rights on the same memory replace the
+ * registration, so ask for the sum of those needed in turn. Unmapping memory under a lease is allowed: the
+ * transfer goes on with its pages, and new leases are refused.
+ *
+ * On failure it grants no lease: transfer without registration (bounce buffer, smaller pieces). EINVAL: NULL,
+ * an empty range, one beyond the address space, unknown rights. ENOMEM: the limit, with everything in use, or
+ * the system pins no more. EFBIG, ENOSPC: the device's bounds. EFAULT: the memory is not there, or forbids
+ * the access. EPERM: the process may not pin. EAGAIN: the memory is being unmapped right now. ESHUTDOWN:
+ * Pinion does not run.
  */
 int pinion_acquire(pinion_domain* domain, const void* address, size_t bytes, unsigned access,
                    pinion_lease* lease) PINION_CHECKED;
 
-/* A lease if the memory is registered already, else EAGAIN. Never registers, never waits. */
+/* A lease if the memory is registered already, else EAGAIN. Never registers, never waits. Counts if it hits.
+ */
 int pinion_try_acquire(pinion_domain* domain, const void* address, size_t bytes, unsigned access,
                        pinion_lease* lease) PINION_CHECKED;
 
-/* Returns a lease, from any thread. Retention decides whether the memory stays registered. */
+/*
+ * Returns a lease, from any thread, also after pinion_stop(). Retention decides whether the memory stays
+ * registered. EINVAL: this is no lease, or it was released.
+ */
 int pinion_release(pinion_lease* lease);
 
 /* The values that the device needs to transfer. */
@@ -197,7 +238,10 @@ struct pinion_keys {
   void* endpoint; /* that the registration is bound to; else NULL */
 };
 
-/* The keys of a lease, valid until its release. ENODATA: retention `observe` registers nothing. */
+/*
+ * The keys of a lease, valid until its release. ENODATA: retention `observe` registers nothing: transfer by
+ * other means, and release the lease when that is done. EINVAL: no lease, or `size` is not set.
+ */
 int pinion_lease_keys(const pinion_lease* lease, struct pinion_keys* keys) PINION_CHECKED;
 
 /* ---- Preparing memory (PINION_0.3) ---- */
@@ -222,7 +266,11 @@ typedef struct pinion_preparation pinion_preparation;
 /*
  * Begins to fault in and register memory ahead of its first transfer, by threads of Pinion's, in short steps
  * and behind transfers that wait. Returns at once. Prepared memory stays registered until
- * pinion_preparation_end(); a failure or a cancel rolls all of it back.
+ * pinion_preparation_end(); a failure or a cancel rolls all of it back. Ranges longer than `piece_bytes` are
+ * cut at multiples of it, and a transfer across a cut needs a registration of its own.
+ *
+ * EINVAL: NULL, no or empty ranges, unknown rights. ENOMEM: more than the limit, looked at first. EAGAIN: no
+ * thread can be made. ECANCELED: a user has stopped Pinion in this process. ESHUTDOWN: Pinion does not run.
  */
 int pinion_prepare(pinion_domain* domain, const struct pinion_range* ranges, size_t count,
                    const struct pinion_prepare_options* options,
@@ -240,7 +288,10 @@ struct pinion_preparation_state {
 
 int pinion_preparation_poll(const pinion_preparation* preparation, struct pinion_preparation_state* state);
 
-/* Waits for its end, `timeout_ns` at most (UINT64_MAX: as long as it takes): 0 when all is ready. */
+/*
+ * Waits for its end, `timeout_ns` at most (UINT64_MAX: as long as it takes): 0 when all is ready. ETIMEDOUT;
+ * ECANCELED: cancelled, or the run ended; else as of pinion_acquire().
+ */
 int pinion_preparation_wait(const pinion_preparation* preparation, uint64_t timeout_ns) PINION_CHECKED;
 
 /* Cancels it, and returns at once; one that is ready stays so. */
@@ -331,7 +382,8 @@ int pinion_gather_measure(const struct pinion_gather_probe* probe,
  * Brackets around a change of memory that libc does not see: a driver's own unmapping, a raw system call. In
  * between, the range is refused; its earlier registrations are never used again. Both calls are made by the
  * same thread with the same range. They are free of allocation and blocking, and may be
- * made from hooks and signal handlers, also while Pinion is stopped.
+ * made from hooks and signal handlers, also while Pinion is stopped. They nest; beyond 64 open at a time all
+ * memory counts as changing. EINVAL: the range is empty, or beyond the address space.
  */
 int pinion_memory_begin(const void* address, size_t bytes);
 int pinion_memory_end(const void* address, size_t bytes);
@@ -339,7 +391,11 @@ int pinion_memory_end(const void* address, size_t bytes);
 /*
  * Makes Pinion the memory monitor of libfabric's own registration cache, in a process that has loaded
  * libfabric (1.14 or later): before it opens its first domain. Lasts as long as the process; may be called
- * again, and before pinion_start().
+ * again, and before pinion_start(). That cache lies outside of Pinion's limits.
+ *
+ * ENOENT: no libfabric is loaded. ENOSYS: it is too old, or Pinion was built without it. EBUSY: another
+ * library has imported a monitor, or a cache is in use. ECANCELED: the user's choice. ENOTSUP: not all memory
+ * events can be seen. After an error libfabric works as it does alone.
  */
 int pinion_feed_libfabric(void) PINION_CHECKED;
 
@@ -355,6 +411,7 @@ struct pinion_limits {
   const char* bytes_from; /* the source of the limit of bytes; never freed */
 };
 
+/* EINVAL: `size` is not set; ESHUTDOWN: Pinion does not run. */
 int pinion_limits(struct pinion_limits* limits);
 
 /* Counters since the domain was opened, or of the whole process since Pinion started in it. Times in ns. */
@@ -379,7 +436,8 @@ struct pinion_statistics {
   uint64_t wait_ns;         /* acquiring threads spent waiting, beyond that */
 };
 
-/* `domain` NULL: the process. While other threads transfer, the counters are not of one single instant. */
+/* `domain` NULL: the process. While other threads transfer, the counters are of several instants. Errors as
+   of pinion_limits(). */
 int pinion_statistics(const pinion_domain* domain, struct pinion_statistics* statistics);
 
 #ifdef __cplusplus

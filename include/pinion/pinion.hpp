@@ -4,10 +4,11 @@
  *
  *   pinion::session session;                            // throws pinion::error
  *   pinion::domain domain;                              // throws pinion::error
- *   if (auto lease = domain.acquire(buffer, bytes, PINION_ACCESS_WRITE))
- *     receive(buffer, bytes, lease.keys()->lkey);       // registered until the end of the scope
+ *   const auto lease = domain.acquire(buffer, bytes, PINION_ACCESS_WRITE);
+ *   if (const auto keys = lease.keys())
+ *     receive(buffer, bytes, keys->lkey);               // registered until the end of the scope
  *   else
- *     receive_by_copy(buffer, bytes);                   // lease.error(): why, an errno value
+ *     receive_by_copy(buffer, bytes);                   // refused (lease.error()), or retention observe
  *
  *   - Constructors that begin something throw pinion::error, with the errno value and the text of
  *     pinion_last_error(). Nothing on the path of a transfer throws: a lease that was refused is false.

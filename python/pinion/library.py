@@ -82,9 +82,10 @@ class Domain(_Ended):
         """A lease if the buffer is registered already, else Error with EAGAIN."""
         return Lease(library().pinion_try_acquire, self._handle, buffer, access)
 
-    def prepare(self, *buffers, access=READ, hugepages=False):
-        """Registers buffers ahead of their first transfer, by threads of the library's."""
-        return Preparation(self._handle, buffers, access, hugepages)
+    def prepare(self, *buffers, access=READ, hugepages=False, piece_bytes=0):
+        """Registers buffers ahead of their first transfer, by threads of the library's. A buffer longer than `piece_bytes` (0: 16 MiB) is
+        registered in pieces: a transfer across two of them needs a registration of its own."""
+        return Preparation(self._handle, buffers, access, hugepages, piece_bytes)
 
     def statistics(self):
         return statistics(self._handle)
@@ -125,14 +126,14 @@ class Lease(_Ended):
 class Preparation(_Ended):
     """Buffers that are being registered, and stay so until its end."""
 
-    def __init__(self, domain, buffers, access, hugepages):
+    def __init__(self, domain, buffers, access, hugepages, piece_bytes):
         self._handle = ctypes.c_void_p()
         self._memory = []
         try:
             for buffer in buffers:
                 self._memory.append(Memory(buffer, access & _DEVICE_WRITES))
             ranges = (pinion_range * len(buffers))(*[(memory.address, memory.bytes) for memory in self._memory])
-            options = pinion_prepare_options(access=access, hugepages=int(hugepages))
+            options = pinion_prepare_options(access=access, hugepages=int(hugepages), piece_bytes=piece_bytes)
             _check(library().pinion_prepare(domain, ranges, len(buffers), ctypes.byref(options), ctypes.byref(self._handle)))
         except Exception:
             self._release()
