@@ -32,10 +32,20 @@ foreach(target pinion_bench bench_allocations gas ${bench_programs})
   endif()
 endforeach()
 
-install(FILES ${PROJECT_SOURCE_DIR}/LICENSE ${PROJECT_SOURCE_DIR}/README.md DESTINATION ${CMAKE_INSTALL_DOCDIR})
-# Pages about the inside stay with the sources.
-install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs DESTINATION ${CMAKE_INSTALL_DOCDIR}
-        PATTERN internals EXCLUDE PATTERN architecture.md EXCLUDE)
+# The users' pages. A link to what stays with the sources, such as docs/internals, becomes its text.
+set(stays "(\\.\\./)?(CHANGELOG|CONTRIBUTING|SECURITY)\\.md|\\.\\./examples/[^)]*|(docs/)?(internals/|architecture\\.md)[^)]*")
+file(GLOB pages CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/docs/*.md)
+list(REMOVE_ITEM pages docs/architecture.md)
+foreach(page README.md ${pages})
+  set_property(DIRECTORY ${PROJECT_SOURCE_DIR} APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/${page})
+  file(READ ${PROJECT_SOURCE_DIR}/${page} text)
+  string(REGEX REPLACE "\\[([^]]*)\\]\\((${stays})\\)" "\\1" text "${text}")
+  file(WRITE ${PROJECT_BINARY_DIR}/pages/${page} "${text}")
+  get_filename_component(folder ${page} DIRECTORY)
+  install(FILES ${PROJECT_BINARY_DIR}/pages/${page} DESTINATION ${CMAKE_INSTALL_DOCDIR}/${folder})
+endforeach()
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/docs/images DESTINATION ${CMAKE_INSTALL_DOCDIR}/docs)
+install(FILES ${PROJECT_SOURCE_DIR}/LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 install(FILES ${PROJECT_SOURCE_DIR}/examples/registration_cache.c ${PROJECT_SOURCE_DIR}/examples/prepare.c
               ${PROJECT_SOURCE_DIR}/examples/firehose.c
               ${PROJECT_SOURCE_DIR}/examples/lease.cpp

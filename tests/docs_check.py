@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The documents hold when checked: docs_check.py [ROOT].
+"""The documents hold when checked: docs_check.py [ROOT]. Of installed documents, links alone are checked.
 
   - Relative links and their anchors resolve.
   - Paths of the repository in backticks exist; so do documents that sources cite.
@@ -7,6 +7,8 @@
     of rooms is the sources' includes.
   - docs/internals/ has at most 13 pages, architecture.md being the fourteenth, of at most 1,500 words each; 2,500 where a page is
     evidence, tests or faults; tables that scripts/recompute-docs fills do not count. paper-figures.md may have any.
+  - docs/ has at most 22 pages for users, of at most 1,500 words beside code. References may have any: those that are made (options, C
+    API, MPI functions), and commands.md, of which man pages are made.
 
 Prints a line for each fault; exit status 1 if there is any."""
 import pathlib
@@ -20,7 +22,8 @@ faults = []
 
 TOP = "src|tests|cli|include|cmake|examples|softroce|scripts|docs|packaging|python"
 SOURCES = {".h", ".hpp", ".c", ".cpp", ".S", ".py", ".sh", ".bash", ".cmake", ".table"}
-MOST_WORDS, MOST_WORDS_OF_EVIDENCE, MOST_INTERNALS = 1500, 2500, 13
+MOST_WORDS, MOST_WORDS_OF_EVIDENCE, MOST_INTERNALS, MOST_USERS = 1500, 2500, 14, 22
+REFERENCES = {"api.md", "commands.md", "mpi-functions.md", "options.md", "paper-figures.md"}
 EVIDENCE = ("evidence-", "faults", "testing")
 
 
@@ -125,7 +128,28 @@ def check_rooms(page):
             fault(page, stated[room][0], f"{room} includes {', '.join(sorted(included)) or 'no other room'}")
 
 
+def check_size(pages, most_pages, whom):
+    if len(pages) > most_pages:
+        fault(pages[-1], 1, f"{len(pages)} pages {whom}; at most {most_pages}")
+    for page in pages:
+        written = re.sub(r"<!-- recomputed: .*?<!-- end -->", "", page.read_text(), flags=re.S)
+        written = "\n".join(without_code(written))
+        words, most = len(re.findall(r"\w\S*", written)), MOST_WORDS_OF_EVIDENCE if page.name.startswith(EVIDENCE) else MOST_WORDS
+        if words > most and page.name not in REFERENCES:
+            fault(page, 1, f"{words} words; at most {most}")
+
+
+def finish(files):
+    print("\n".join(faults) or f"{len(files)} files: no fault")
+    return 1 if faults else 0
+
+
 def main():
+    if not (root / "src").exists():
+        pages = list(root.rglob("*.md"))
+        for page in pages:
+            check_links(page)
+        return finish(pages)
     listed = shutil.which("git") and subprocess.run(
         ["git", "-C", str(root), "ls-files", "--cached", "--others", "--exclude-standard"], capture_output=True, text=True)
     if listed and listed.returncode == 0:
@@ -140,17 +164,12 @@ def main():
         elif path.suffix in SOURCES and path != pathlib.Path(__file__).resolve():
             check_citations(path)
     architecture, internals = root / "docs" / "architecture.md", sorted((root / "docs" / "internals").glob("*.md"))
-    for page in [architecture, *internals]:
-        written = re.sub(r"<!-- recomputed: .*?<!-- end -->", "", page.read_text(), flags=re.S)
-        words, most = len(re.findall(r"\w\S*", written)), MOST_WORDS_OF_EVIDENCE if page.name.startswith(EVIDENCE) else MOST_WORDS
-        if words > most and page.name != "paper-figures.md":
-            fault(page, 1, f"{words} words; at most {most}")
-    if len(internals) > MOST_INTERNALS:
-        fault(internals[-1], 1, f"{len(internals)} pages; at most {MOST_INTERNALS}")
+    users = sorted(set((root / "docs").glob("*.md")) - {architecture})
+    check_size([architecture, *internals], MOST_INTERNALS, "for the inside")
+    check_size(users, MOST_USERS, "for users")
     check_places(architecture)
     check_rooms(architecture)
-    print("\n".join(faults) or f"{len(files)} files: no fault")
-    return 1 if faults else 0
+    return finish(files)
 
 
 sys.exit(main())

@@ -5,7 +5,7 @@
   - completion for bash, and for fish where it is installed, asked as a user's key does; zsh's, which zsh reads without an error;
   - docs/commands.md: a section for each command that takes arguments, which names the command's own options;
   - README.md and docs/: each option behind `pinion COMMAND` exists, and each everyday option of the table is named;
-  - docs/options.md: it is what packaging/manual/options_page.py makes;
+  - docs/options.md and docs/api.md: they are what packaging/manual/options_page.py and api_page.py make;
   - include/: each public call has a man page.
 
 Prints a line for each fault; exit status 1 if there is any."""
@@ -114,7 +114,7 @@ def sections(text):
 
 def check_documents(table):
     text = sections((root / "docs/commands.md").read_text())
-    pages = [root / "README.md", *sorted((root / "docs").glob("*.md"))]
+    pages = [root / "README.md", *sorted((root / "docs").rglob("*.md"))]
     every = "".join(page.read_text() for page in pages)
     options = {command["name"]: {option["name"] for option in command["options"]} for command in table["commands"]}
     everyday = {option["name"] for command in table["commands"] for option in command["options"]
@@ -140,6 +140,12 @@ def check_options_page(table):
            "docs/options.md differs from the parser: packaging/manual/options_page.py build/bin/pinion >docs/options.md")
 
 
+def check_api_page():
+    import api_page
+    expect((root / "docs/api.md").read_text() == api_page.page(root / "include"),
+           "docs/api.md differs from the headers: packaging/manual/api_page.py >docs/api.md")
+
+
 def main():
     environment = {key: value for key, value in os.environ.items() if not key.startswith("PINION")}
     sys.path.insert(0, str(root / "packaging/manual"))
@@ -151,6 +157,7 @@ def main():
     check_completion(table)
     check_documents(table)
     check_options_page(table)
+    check_api_page()
     print("\n".join(faults) or f"{sum(len(command['options']) for command in table['commands'])} options: no fault")
     return 1 if faults else 0
 

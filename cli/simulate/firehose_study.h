@@ -1,4 +1,4 @@
-// The tables of `pinion simulate --study firehose`. docs/firehose-simulated.md explains them.
+// The tables of `pinion simulate --study firehose`. evidence-simulated.md explains them.
 #pragma once
 
 namespace pinion::cli {

@@ -1,7 +1,7 @@
 // Measures how much longer an operation of the calling thread took because the kernel ran something else on
 // its core. It counts time off the core that the thread did not give up itself. Sleep is left out; so is time
 // that the host of a virtual machine took, where the guest cannot measure it. Ordinary code of any thread;
-// some 0.3 us (docs/measurements.md), so for slow paths.
+// some 0.3 us (evidence-measured.md), so for slow paths.
 #pragma once
 
 #include <sys/resource.h>

@@ -4,7 +4,7 @@ namespace pinion::node {
 
 namespace {
 constexpr Duration kAtLeastEvery = 200 * kMillisecond;
-/// A look takes the longer the more processes there are (docs/measurements.md).
+/// A look takes the longer the more processes there are (evidence-measured.md).
 constexpr Duration kAtMostEvery = 10 * kMillisecond, kAtMostEveryIfShort = kMillisecond;
 /// The others remember a shortage for one to two such times, beyond the next use of the buffer that met it:
 /// else a process that registers ahead takes the memory each time. A shortage that lasts is posted again.

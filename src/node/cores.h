@@ -1,5 +1,5 @@
 // Which CPUs there are, and which of them share a core: read from sysfs. hwloc reads the same files, but
-// starts slowly in each rank (docs/measurements.md). Ordinary code.
+// starts slowly in each rank (evidence-measured.md). Ordinary code.
 #pragma once
 
 #include <bitset>

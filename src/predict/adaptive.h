@@ -1,5 +1,5 @@
-// The default predictor (docs/prediction.md). Each buffer has two experts. On each horizon, the one with the
-// least recent loss gives the prediction:
+// The default predictor (prediction-and-retention.md). Each buffer has two experts. On each horizon, the one
+// with the least recent loss gives the prediction:
 //
 //   chain  the next event and its delay, walked ahead to the buffer's next use, from anew at every event
 //          (EventModel, LookAhead): its errors are those of the last short gap

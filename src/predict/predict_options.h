@@ -11,7 +11,7 @@ namespace pinion {
 struct PredictOptions {
   std::string predictor = "adaptive";
   std::uint64_t window = 2;
-  /// The best of the powers of two on NAS benchmarks (docs/paper.md).
+  /// The best of the powers of two on NAS benchmarks (helper-threads.md).
   std::uint64_t period_window = 4;
   std::string profile;
 };

@@ -84,8 +84,8 @@ class Predictor {
   /// so many.
   virtual bool samples_runs() const { return false; }
 
-  /// The learnt profile, for later runs of the same program (docs/prediction.md). By default empty and
-  /// ignored.
+  /// The learnt profile, for later runs of the same program (prediction-and-retention.md). By default empty
+  /// and ignored.
   virtual std::string profile() const { return {}; }
   virtual Error load_profile(const std::string&) { return {}; }
 };

@@ -88,7 +88,7 @@ struct alignas(64) Region {
   }
 };
 
-static_assert(sizeof(Region) == 192, "the memory that a registration costs (docs/registry.md)");
+static_assert(sizeof(Region) == 192, "the memory that a registration costs (registry-and-monitor.md)");
 
 /// A region as it was at one time: survives the recycling of the slot.
 struct RegionRef {

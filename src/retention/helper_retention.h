@@ -7,7 +7,7 @@
 // only from the `now` it is given and registration only through a Domain. Its caller makes the device calls:
 // next() returns the action, done() takes the result.
 //
-// docs/retention.md says where it goes beyond the paper.
+// prediction-and-retention.md says where it goes beyond the paper.
 #pragma once
 
 #include <deque>

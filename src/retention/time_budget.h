@@ -54,7 +54,7 @@ class TimeBudget {
   /// turns; at 200 (0.5 % of the time for an empty registry) most short programs end with the budget unused.
   static constexpr double kPrice = 2;
   /// A rank that a helper delays has its peers wait; their own helpers delay them at other times. Measured:
-  /// up to twice the helper's time (docs/measurements.md).
+  /// up to twice the helper's time (evidence-measured.md).
   static constexpr double kWaitsForPeers = 2;
 
   struct Settings {

@@ -9,7 +9,7 @@ namespace pinion::simulate {
 
 namespace {
 
-// CPU of the helper beside its device calls, as measured (docs/measurements.md).
+// CPU of the helper beside its device calls, as measured (evidence-measured.md).
 constexpr Duration kWakeCost = 5 * kMicrosecond, kRecordCost = kMicrosecond;
 
 std::vector<std::unique_ptr<Script>> scripts_of(const Program& program, NoiseModel noise,

@@ -247,7 +247,7 @@ TEST_P(LargeMessagesFabric, MoreThanTwoGigabytes) {
     for (const auto& messages : self.messages) {
       const Protocol protocol = messages->options().protocol;
       if (protocol == Protocol::prepared) continue;  // nothing is
-      // Sockets moves the chunks of a pool at some 10 MB/s (docs/transfers.md).
+      // Sockets moves the chunks of a pool at some 10 MB/s (fronts.md).
       if (protocol == Protocol::bounce && std::string(GetParam()) == "sockets") continue;
       const auto mark = [&](std::size_t at) {
         return static_cast<char>((at + static_cast<std::size_t>(messages->options().protocol)) % 101 + 1);

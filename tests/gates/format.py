@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Sources are as clang-format leaves them, by the version that docs/testing.md names: others differ."""
+"""Sources are as clang-format leaves them, by the version that docs/internals/testing.md names: others differ."""
 import concurrent.futures
 import os
 import re

@@ -442,7 +442,8 @@ TEST_F(Userfault, MemoryThatIsNotThereIsRefused) {
   EXPECT_TRUE(watch_by_userfaultfd(memory));
 }
 
-// ---- Events that the kernel does not report: should it begin to, change the table in docs/monitors.md
+// ---- Events that the kernel does not report: should it begin to, change the table in
+// registry-and-monitor.md
 
 TEST_F(Userfault, ChangedRightsAndSystemVSegmentsAreNotSeen) {
   const Range memory = watch(map(4));

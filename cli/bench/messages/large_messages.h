@@ -3,7 +3,7 @@
 // a channel for each peer.
 //
 // The receiver moves all data, by get. So no peer ever holds a key that writes to this process, and a lease
-// that ends late or early harms at most a read of the peer's own. docs/transfers.md describes the protocols.
+// that ends late or early harms at most a read of the peer's own. fronts.md describes the protocols.
 //
 // Any thread may call any function at any time. One thread at a time drives the protocols, behind `driver_`;
 // it may register memory there. Others meanwhile leave their work in the inbox, which has a short lock.

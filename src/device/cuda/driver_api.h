@@ -42,7 +42,7 @@ constexpr bool is_sticky(Result result) {
 }
 
 /// An asynchronous copy of pageable memory to the GPU of up to so many bytes returns once they are read, even
-/// while its stream is held back: measured (docs/gpu-driver.md). CUDA promises it for 64 KiB.
+/// while its stream is held back: measured (evidence-gpu.md). CUDA promises it for 64 KiB.
 inline constexpr std::size_t kReadAtOnce = std::size_t{2} << 20;
 
 /// Flags of cuMemHostRegister.
@@ -126,7 +126,7 @@ const char* fill(Driver& driver, Find&& find) {
 }
 
 /// Lets the calling thread make calls that a capture forbids, and ends that in its destructor: the program's
-/// captures stay valid (docs/gpu-driver.md).
+/// captures stay valid (evidence-gpu.md).
 class RelaxedCapture {
  public:
   explicit RelaxedCapture(const Driver& driver) : driver_(driver) { driver_.exchange_capture_mode(&mode_); }

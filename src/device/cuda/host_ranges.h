@@ -2,7 +2,7 @@
 // and ranges that are closed to registration, because a call of the program that uses them is in the driver,
 // a graph may read them at any time, or the program has pinned them itself. The two never overlap: a call
 // that reads memory which becomes registered meanwhile would be taken for one on pinned memory, and return
-// before it has read (docs/gpu-driver.md). Ranges are of bytes; empty ones are ignored.
+// before it has read (evidence-gpu.md). Ranges are of bytes; empty ones are ignored.
 //
 // Owns these sets; one mutex, held for a look-up only. Ordinary code of any thread; the sink's function alone
 // is for hooks.

@@ -1,5 +1,5 @@
 // A CUDA context of Pinion's own, beside the program's: what is registered in it neither waits for the
-// program's work nor stops it (docs/gpu-driver.md). It is made at the first use, if the GPU has memory to
+// program's work nor stops it (evidence-gpu.md). It is made at the first use, if the GPU has memory to
 // spare; it is never destroyed. The program's contexts are not kept: each may end at any time.
 //
 // Owns the context. Any thread, outside of hooks; one mutex, held while the context is made.

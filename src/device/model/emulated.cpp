@@ -22,7 +22,7 @@ std::size_t least_cap(std::size_t a, std::size_t b) {
 }
 
 /// A program whose core is busy loses about this to a thread that sleeps there and wakes: two switches and an
-/// interrupt (docs/measurements.md).
+/// interrupt (evidence-measured.md).
 constexpr Duration kSleepCosts = 30 * kMicrosecond;
 
 struct Start {

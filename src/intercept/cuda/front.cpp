@@ -27,7 +27,7 @@ namespace {
 
 using Plain = FunctionRef<Result(void* host)>;
 
-/// Smaller copies gain nothing: a single plain one is faster than a registered one (docs/gpu-driver.md).
+/// Smaller copies gain nothing: a single plain one is faster than a registered one (evidence-gpu.md).
 constexpr std::size_t kLeastUse = std::size_t{64} << 10;
 /// Smaller copies gain little by three threads and a ring.
 constexpr std::size_t kLeastStaged = std::size_t{4} << 20;

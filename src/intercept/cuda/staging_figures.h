@@ -1,4 +1,4 @@
-// The figures of staged copies, in one place. They were measured on one machine (docs/gpu-driver.md, "Staged
+// The figures of staged copies, in one place. They were measured on one machine (evidence-gpu.md, "Staged
 // copies"). Pure values.
 #pragma once
 

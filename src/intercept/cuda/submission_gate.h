@@ -1,5 +1,5 @@
 // Keeps other threads' submissions out of a stream between the pieces of a staged copy, so that no kernel of
-// theirs sees a copy half done where a plain one is whole (docs/gpu-driver.md, "Is a copy cut?").
+// theirs sees a copy half done where a plain one is whole (evidence-gpu.md, "Is a copy cut?").
 //
 //   const SubmissionGate::Entry entry(submission_gate(), stream);        // each wrapped call that submits
 //   return plain();

@@ -613,7 +613,7 @@ class Worker {
         char* const other = map_memory(pages);
         std::memset(buffer.memory, kMark, pages);
         void* const moved = ::mremap(buffer.memory, pages, pages, MREMAP_MAYMOVE | MREMAP_FIXED, other);
-        // Where --monitor userfaultfd watches a part of the memory (docs/monitors.md).
+        // Where --monitor userfaultfd watches a part of the memory (registry-and-monitor.md).
         if (moved == MAP_FAILED) return give_up_memory(buffer, other, pages);
         buffer.memory = static_cast<char*>(moved);
         break;

@@ -15,7 +15,7 @@ from pathlib import Path
 
 # With a pointer to void that is no buffer of a transfer: attributes, callbacks' states, tool variables.
 NO_BUFFERS = re.compile(r"MPIX?_(T_|.*(keyval|_attr|Attr_)|Keyval_|Grequest_|Register_datarep|DUP_FN)")
-# MPICH's streams, since 4.1, pass untouched (docs/mpi.md).
+# MPICH's streams, since 4.1, pass untouched (docs/fabrics.md).
 STREAMS = re.compile(r"MPIX_(Stream_\w+|\w+_enqueue(_c)?|Info_set_hex)$")
 # Parameters of the calls that end, begin or complete something without a buffer of their own.
 LONG = {"MPI_Aint", "MPI_Count", "MPI_Offset", "long", "long long", "ptrdiff_t"}

@@ -1,5 +1,5 @@
 // When copies read, write and return: pinned ones in their stream's order, small pageable ones to the device
-// from staging memory, all others while the call waits (docs/gpu-driver.md).
+// from staging memory, all others while the call waits (evidence-gpu.md).
 //
 // Owns nothing (world.h does). Under the driver's mutex, which the calls release meanwhile.
 #pragma once

@@ -1,4 +1,4 @@
-// A made-up CUDA driver for tests without a GPU. It is a libcuda.so.1 that follows docs/gpu-driver.md: device
+// A made-up CUDA driver for tests without a GPU. It is a libcuda.so.1 that follows evidence-gpu.md: device
 // memory behind fake addresses, streams with threads of their own, copies that read through the pages that
 // were pinned (so a stale registration shows old bytes), captures, contexts whose handles recur.
 //
@@ -16,7 +16,7 @@
 // process with a line, if it calls after the driver's exit handler (else such calls return 4). Read by
 // cuGetProcAddress: MADE_UP_CUDA_ANY_NAME=1 makes unknown names functions that return 801.
 //
-// driver_facts, which measures real drivers, runs on it and gets the answers of docs/gpu-driver.md, times
+// driver_facts, which measures real drivers, runs on it and gets the answers of evidence-gpu.md, times
 // apart: LD_LIBRARY_PATH=build/tests/made_up_cuda build/tests/driver_facts waits returns partly captures.
 //
 // The name cuMemcpyOfTomorrow (version 13010) stands for a copy that no front knows.
