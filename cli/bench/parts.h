@@ -4,9 +4,9 @@
 
 #include <functional>
 
+#include "callsite/call_site.h"
 #include "cli/bench/ranges.h"
 #include "engine/thread_context.h"
-#include "predict/call_site.h"
 
 namespace pinion::cli {
 

@@ -8,7 +8,6 @@
 #include "buffers.h"
 #include "computation.h"
 #include "player.h"
-#include "rehearsal.h"
 #include "steps.h"
 
 namespace {
@@ -71,17 +70,6 @@ Error read_pattern(const Options& options, int size, std::vector<play::Steps>& r
   return {};
 }
 
-/// The fault of the first rank that has one, on all ranks.
-Error agreed(Error error) {
-  int rank = 0, size = 0;
-  MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-  MPI_Comm_size(MPI_COMM_WORLD, &size);
-  int first = error ? rank : size;
-  MPI_Allreduce(MPI_IN_PLACE, &first, 1, MPI_INT, MPI_MIN, MPI_COMM_WORLD);
-  if (first < size) MPI_Bcast(&error, sizeof error, MPI_BYTE, first, MPI_COMM_WORLD);
-  return error;
-}
-
 }  // namespace
 
 int main(int argc, char** argv) {
@@ -101,22 +89,14 @@ int main(int argc, char** argv) {
   const double loops = options.loops > 0 ? options.loops : loops_per_second();
   const Computation computation(options.sleeps ? Computation::Kind::sleep : Computation::Kind::loop, loops);
   const play::Buffers buffers(steps, !options.fresh);
-  play::Rehearsal rehearsal;
   play::Player player(steps, sites, computation);
-  player.before_message = [&](const play::Step& step) { rehearsal.begin(step); };
-  if (const Error error = agreed(rehearsal.prepare(steps, mpi.rank)))
-    return example::usage_error(mpi, app, error.message);
 
   MPI_Barrier(MPI_COMM_WORLD);
   const double begin = MPI_Wtime();
-  bool right = player.play();
+  const bool right = player.play();
   MPI_Barrier(MPI_COMM_WORLD);
   if (mpi.rank == 0)
     std::printf("play: %s: %.4f s; %zu call sites; --loops %.0f\n", options.pattern.c_str(),
                 MPI_Wtime() - begin, sites.size(), loops);
-  if (const Error error = rehearsal.finish()) {
-    std::fprintf(stderr, "play: %s\n", error.message);
-    right = false;
-  }
   return example::conclude(mpi, app, right);
 }

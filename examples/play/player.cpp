@@ -88,7 +88,6 @@ void Player::play_part(const std::vector<Step>& part) {
       case Step::Kind::post:
       case Step::Kind::alltoall:
         prepare(step);
-        if (before_message) before_message(step);
         sites_.at(step.site)(*this, step);
         if (step.kind == Step::Kind::alltoall) complete();
         break;

@@ -4,7 +4,6 @@
 
 #include <mpi.h>
 
-#include <functional>
 #include <unordered_map>
 #include <vector>
 
@@ -21,9 +20,6 @@ class Player {
   ~Player();
   Player(const Player&) = delete;
   Player& operator=(const Player&) = delete;
-
-  /// Called before each message that is posted, or exchanged all-to-all; optional.
-  std::function<void(const Step& step)> before_message;
 
   /// All of it. Whether every message arrived as it was sent.
   bool play();

@@ -7,10 +7,10 @@
 
 #include "base/held_signals.h"
 #include "base/warning.h"
+#include "callsite/python_place.h"
 #include "device/make.h"
 #include "engine/acts.h"
 #include "monitor/memory_events.h"
-#include "predict/python_place.h"
 #include "retention/traits.h"
 
 namespace pinion {

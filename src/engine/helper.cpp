@@ -10,7 +10,7 @@
 #include "engine/lease_path.h"
 #include "engine/preparation.h"
 #include "placement/arena_figures.h"
-#include "predict/played_schedule.h"
+#include "predict/predictor.h"
 #include "retention/make.h"
 
 namespace pinion {
@@ -66,8 +66,8 @@ void Helper::equip(DomainSlot& slot) {
       .kind = kind, .lru_bytes = options_.lru_size, .minimize_peak = options_.minimize == Minimize::peak};
   std::unique_ptr<Predictor> predictor;
   if (traits_of(kind).predicts) {
-    predictor = make_live_predictor(options_.predictor, static_cast<unsigned>(options_.window),
-                                    static_cast<unsigned>(options_.period_window));
+    predictor = make_predictor(options_.predictor, static_cast<unsigned>(options_.window),
+                               static_cast<unsigned>(options_.period_window));
     if (profile_.wanted()) {
       settings.site_name = [this](std::uint64_t site) { return profile_.site_name(site); };
       profile_.begin(*predictor);

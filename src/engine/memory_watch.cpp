@@ -1,8 +1,8 @@
 #include "engine/memory_watch.h"
 
 #include "base/warning.h"
+#include "callsite/call_site.h"
 #include "monitor/memory_events.h"
-#include "predict/call_site.h"
 
 namespace pinion {
 

@@ -6,11 +6,11 @@
 #include <utility>
 
 #include "base/mutex.h"
+#include "callsite/unwind.h"
 #include "engine/c_api_inside.h"
 #include "engine/lease_path.h"
 #include "engine/preparation.h"
 #include "pinion/pinion.h"
-#include "predict/unwind.h"
 
 using namespace pinion;
 

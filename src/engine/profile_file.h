@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "base/error.h"
-#include "predict/call_site.h"
+#include "callsite/call_site.h"
 #include "predict/predictor.h"
 
 namespace pinion {

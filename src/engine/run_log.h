@@ -8,9 +8,9 @@
 #include <unordered_set>
 
 #include "base/error.h"
+#include "callsite/call_site.h"
 #include "engine/domain_table.h"
 #include "engine/meter.h"
-#include "predict/call_site.h"
 #include "runlog/writer.h"
 
 namespace pinion {

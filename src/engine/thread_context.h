@@ -10,9 +10,9 @@
 #include <cstdint>
 
 #include "base/ring.h"
+#include "callsite/call_site.h"
 #include "engine/lease_count.h"
 #include "placement/arena.h"
-#include "predict/call_site.h"
 #include "registry/recent_regions.h"
 #include "retention/record.h"
 

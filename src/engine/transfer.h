@@ -5,8 +5,8 @@
 
 #include "base/call_kind.h"
 #include "base/clock.h"
+#include "callsite/call_site.h"
 #include "engine/thread_context.h"
-#include "predict/call_site.h"
 #include "retention/record.h"
 
 namespace pinion {

@@ -5,9 +5,9 @@
 #include <memory>
 #include <vector>
 
-#include "predict/schedule_predictor.h"
 #include "simulate/noise.h"
 #include "simulate/operation.h"
+#include "simulate/schedule_predictor.h"
 
 namespace pinion::simulate {
 

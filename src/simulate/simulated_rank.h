@@ -9,10 +9,10 @@
 #include <vector>
 
 #include "node/node_table.h"
-#include "predict/schedule_predictor.h"
 #include "simulate/levels.h"
 #include "simulate/node.h"
 #include "simulate/process.h"
+#include "simulate/schedule_predictor.h"
 
 namespace pinion::simulate {
 

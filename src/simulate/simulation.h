@@ -24,7 +24,7 @@ namespace pinion::simulate {
 
 struct Settings {
   RetentionKind retention = RetentionKind::helper;
-  std::string predictor = "adaptive";  ///< also `oracle` and `schedule` (predict/schedule_predictor.h)
+  std::string predictor = "adaptive";  ///< also `oracle` and `schedule` (simulate/schedule_predictor.h)
   unsigned window = 2;
   unsigned period_window = 4;
   std::optional<CostModel> nic;  ///< absent: each rank's own, as recorded

@@ -1,6 +1,5 @@
 #!/usr/bin/env bash
-# examples/play: patterns as real programs. Pinion sees the pattern's own bytes, leases and call sites. The
-# predictor follows a schedule kept by a rehearsal, also where uses cannot be learnt.
+# examples/play: patterns as real programs. Pinion sees the pattern's own bytes, leases and call sites.
 source "$(dirname "${BASH_SOURCE[0]}")/common.bash"
 emulated="--device emulated --nic connectx --time-budget off"
 
@@ -20,7 +19,6 @@ refused 'unknown pattern' nothing:A:1
 refused 'needs 2 ranks' ft:W:2
 refused 'does not have' reuse:1M:1
 refused '--gflops' ft:W:1 --gflops 0
-PINION_TEST_SCHEDULE="$work/none" refused 'no rehearsal' is:S:1
 
 # All of Pinion is inert in it.
 ! ldd "$examples/play" | finds libpinion || fail "play is linked with libpinion"
@@ -51,19 +49,5 @@ report_says ft 'r.acquires.total == 2 * 8 * 2 and sum(site.bytes for site in r.c
 report_says ft 'r.registered_bytes.leave_pinned_peak == 2 * 3 * (4 << 20)'
 sites=$(sed -n 's/.*; \([0-9]*\) call sites.*/\1/p' "$work/out")
 report_says ft "len(r.call_sites) == $sites and $sites > 1"
-
-# Random buffers at random times.
-irregular=(irregular:1M:2 --turns 60 --compute sleep)
-plays "${irregular[@]}"
-learnt=$(what_is 'r.prediction.within_5_percent')
-PINION_TEST_REHEARSAL="$work/rehearsal" to "$work/out" "$work/err" ranks 2 "$examples/play" "${irregular[@]}"
-verified || fail "rehearsal: $(cat "$work/out" "$work/err")"
-export PINION_TEST_SCHEDULE="$work/rehearsal"
-plays "${irregular[@]}"
-known=$(what_is 'r.prediction.within_5_percent')
-echo "irregular: within 5 %: learnt $learnt, with the schedule $known"
-# The rehearsal's intervals are not the run's where other work takes the cores: nine of ten on a quiet machine.
-python3 -c "exit(not ($known > 0.3 and $known > 3 * $learnt))" || fail "perfect prediction: $known, learnt $learnt"
-[ -z "$(compgen -G "$work/rehearsal.*[0-9][0-9]*[0-9]")" ] || fail "schedules are left: $(ls "$work")"
 
 [ "$failures" -eq 0 ]

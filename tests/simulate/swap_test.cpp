@@ -10,9 +10,9 @@
 
 #include "device/model/cost_model.h"
 #include "node/node_table.h"
-#include "predict/schedule_predictor.h"
 #include "simulate/levels.h"
 #include "simulate/process.h"
+#include "simulate/schedule_predictor.h"
 #include "simulate/workload.h"
 
 namespace pinion::simulate {

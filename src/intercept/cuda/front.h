@@ -12,8 +12,8 @@
 #include <span>
 
 #include "base/function_ref.h"
+#include "callsite/unwind.h"
 #include "intercept/cuda/copy_call.h"
-#include "predict/unwind.h"
 
 namespace pinion::cuda {
 

@@ -6,10 +6,10 @@
 #pragma once
 
 #include "base/error.h"
+#include "callsite/unwind.h"
 #include "device/cuda/own_context.h"
 #include "engine/lease_path.h"
 #include "intercept/cuda/copy_call.h"
-#include "predict/unwind.h"
 
 namespace pinion::cuda {
 

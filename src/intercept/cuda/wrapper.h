@@ -12,9 +12,9 @@
 #include <cstdint>
 #include <utility>
 
+#include "callsite/unwind.h"
 #include "intercept/cuda/calls.h"
 #include "intercept/cuda/copy_call.h"
-#include "predict/unwind.h"
 
 namespace pinion::cuda {
 

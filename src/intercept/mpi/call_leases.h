@@ -8,6 +8,7 @@
 #include <memory>
 #include <vector>
 
+#include "callsite/unwind.h"
 #include "engine/lease_path.h"
 #include "intercept/mpi/arrivals.h"
 #include "intercept/mpi/holdings.h"
@@ -15,7 +16,6 @@
 #include "intercept/mpi/operation.h"
 #include "intercept/mpi/requests.h"
 #include "intercept/verbs/call_context.h"
-#include "predict/unwind.h"
 
 namespace pinion::mpi {
 

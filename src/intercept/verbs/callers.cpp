@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "predict/call_site.h"
+#include "callsite/call_site.h"
 
 namespace pinion::verbs {
 

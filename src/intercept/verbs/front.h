@@ -16,9 +16,9 @@
 
 #include <optional>
 
+#include "callsite/unwind.h"
 #include "engine/thread_context.h"
 #include "intercept/verbs/own_registrations.h"
-#include "predict/unwind.h"
 
 namespace pinion::verbs {
 

@@ -1,4 +1,4 @@
-#include "predict/python_place.h"
+#include "callsite/python_place.h"
 
 #include <dlfcn.h>
 #include <sys/syscall.h>

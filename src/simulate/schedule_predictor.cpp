@@ -1,4 +1,4 @@
-#include "predict/schedule_predictor.h"
+#include "simulate/schedule_predictor.h"
 
 #include <algorithm>
 

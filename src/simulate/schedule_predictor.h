@@ -1,5 +1,4 @@
-// Predictors that are given the future, to judge others by: in the simulator, and in tests of live runs
-// (played_schedule.h).
+// Predictors that are given the future, to judge others by.
 //   - `oracle` has the very schedule that the process follows: every use to the nanosecond, but for the waits
 //     for registration that Pinion itself makes, which retention takes out of its times.
 //   - `schedule` has the noise-free schedule, and is put right at each use of the thread: the best that a

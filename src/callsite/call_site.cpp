@@ -1,4 +1,4 @@
-#include "predict/call_site.h"
+#include "callsite/call_site.h"
 
 #include <bit>
 #include <cstring>

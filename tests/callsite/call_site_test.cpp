@@ -1,6 +1,6 @@
 // Call sites against the compiler's own unwinder: with any contents of the cache, capture() must name the
 // stack that an unwinding of this moment finds.
-#include "predict/call_site.h"
+#include "callsite/call_site.h"
 
 #include <alloca.h>
 #include <gtest/gtest.h>

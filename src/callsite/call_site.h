@@ -35,8 +35,8 @@
 #include <type_traits>
 
 #include "base/range.h"
-#include "predict/python_place.h"
-#include "predict/unwind.h"
+#include "callsite/python_place.h"
+#include "callsite/unwind.h"
 
 namespace pinion {
 

@@ -1,4 +1,4 @@
-#include "predict/unwind.h"
+#include "callsite/unwind.h"
 
 #include <unwind.h>
 
