@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "base/nearest.h"
+#include "base/version.h"
 #include "cli/error_line.h"
 #include "cli/option_flags.h"
 #include "cli/text.h"

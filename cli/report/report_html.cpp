@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "base/version.h"
 #include "cli/report/report_notes.h"
 #include "cli/report/report_plots.h"
 #include "cli/report/report_tables.h"

@@ -11,6 +11,7 @@
 #include <type_traits>
 
 #include "base/process.h"
+#include "base/version.h"
 #include "device/fabric/fabric.h"
 #include "device/operations.h"
 #include "device/verbs/verbs.h"

@@ -2,6 +2,8 @@
 
 #include <cstring>
 
+#include "base/version.h"
+
 namespace pinion {
 
 namespace {

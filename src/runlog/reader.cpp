@@ -17,6 +17,7 @@
 #include "base/plain_file.h"
 #include "base/range.h"
 #include "base/shown_text.h"
+#include "base/version.h"
 #include "runlog/one_run.h"
 
 namespace pinion::runlog {

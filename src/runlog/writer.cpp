@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/range.h"
+#include "base/version.h"
 #include "monitor/system_call.h"
 
 namespace pinion::runlog {

@@ -15,6 +15,7 @@
 #include <random>
 
 #include "base/call_kind.h"
+#include "base/version.h"
 #include "runlog/analysis.h"
 #include "simulate/simulation.h"
 #include "simulate/workload.h"

@@ -14,6 +14,7 @@
 #include <fstream>
 
 #include "base/range.h"
+#include "base/version.h"
 #include "support/deterministic_scheduler.h"
 #include "support/runlog_files.h"
 

@@ -11,6 +11,7 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
+#include "base/version.h"
 #include "fixture.h"
 
 namespace pinion::command_test {
