@@ -109,11 +109,8 @@ bool BlockMemory::drop_free(Range range) {
   return dropped;
 }
 
-Range BlockMemory::take_withheld(Range block) {
-  if (!arena_.marks.may_have(block)) return {};
-  const Range run = arena_.marks.first_run(Mark::withheld, block);
-  arena_.marks.clear(Mark::withheld, run);
-  return run;
+Range BlockMemory::first_withheld(Range range) const {
+  return arena_.marks.may_have(range) ? arena_.marks.first_run(Mark::withheld, range) : Range{};
 }
 
 /// A registration of the segment has other pages still, so the marks stay until the segment is new. One of

@@ -5,7 +5,7 @@
 // A mapping of the program over memory that the heap has free is the program's: the heap keeps off it until
 // the program unmaps it. Free granules and segments that were left stay out of use as long.
 //
-// Owns nothing. laid_over() and take_withheld() are lock-free; may_drop_free() takes the mutex of the
+// Owns nothing. laid_over() and first_withheld() are lock-free; may_drop_free() takes the mutex of the
 // segments' table. The heap calls all else without its locks, for it takes that mutex, or runs hooks. Memory
 // outside of the arena is always whole.
 #pragma once
@@ -55,8 +55,10 @@ class BlockMemory {
 
   /// Whether the program has unmapped memory past HugepageHeap::unmap() since this was asked.
   bool withholds() { return changes_.take_withheld(); }
-  /// The first such part of a block, which is so no more; empty: there is none.
-  Range take_withheld(Range block);
+  /// The first such part of the range; empty: there is none.
+  Range first_withheld(Range range) const;
+  /// The caller ends the mappings there.
+  void forget_withheld(Range part) { arena_.marks.clear(Mark::withheld, part); }
 
  private:
   bool renew(Range range);

@@ -200,11 +200,18 @@ std::size_t ChunkHeap::mapped_bytes(Range range) const {
 /// Under the lock: a block is of a mapping once earlier marks there are gone (prepare()).
 Range ChunkHeap::take_withheld() {
   Range found;
-  for (const Area* area = areas_; area != nullptr && found.empty(); area = area->next)
-    for_each_block(area->range(), [&](const Extent& block) {
-      if (block.mapped) found = arena_.blocks().take_withheld(block.range());
-      return found.empty();
-    });
+  for (const Area* area = areas_; area != nullptr && found.empty(); area = area->next) {
+    Range left = area->range();
+    for (Range run; found.empty() && !(run = arena_.blocks().first_withheld(left)).empty();
+         left.begin = run.end)
+      for_each_extent_of(*area, run, [&](const Extent& extent) {
+        if (extent.state != Extent::State::used || !extent.mapped) return found.empty();
+        const Address begin = std::max(extent.begin, run.begin), end = std::min(extent.end(), run.end);
+        found = {found.empty() ? begin : found.begin, end};
+        return true;
+      });
+  }
+  if (!found.empty()) arena_.blocks().forget_withheld(found);
   return found;
 }
 

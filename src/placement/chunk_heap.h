@@ -52,7 +52,7 @@ class ChunkHeap {
   bool cut_mappings(Range range);
   /// Bytes of the range that are in such blocks.
   std::size_t mapped_bytes(Range range) const;
-  /// A part of such a block that the program has unmapped past the heap; empty: there is none.
+  /// Memory of such blocks, side by side, that the program has unmapped past the heap; empty: there is none.
   Range take_withheld();
   /// Takes out the first of them in the range, which cut_mappings() has cut, as a piece on its way back: the
   /// caller reports it by returned(). The range then begins behind it, so that each is looked at once. False:

@@ -74,5 +74,30 @@ TEST(ChunkHeap, AnUnmappingTakesEachMappingOnceAndInTheirOrder) {
   arena->unmap(heap.forget_area(area));
 }
 
+// One look for all of them: a look for each began at the start of the area.
+TEST(ChunkHeap, MappingsThatEndedPastTheHeapAreFoundSideBySide) {
+  constexpr std::size_t kBlocks = 64;
+  test::MadePages pages;
+  const auto arena = std::make_unique<Arena>(pages);
+  ASSERT_TRUE(arena->reserve(std::size_t{64} << 20, false));
+  const auto map = std::make_unique<AreaMap>();
+  ChunkHeap heap(pages, *arena, *map);
+  std::vector<Extent*> blocks;
+  for (std::size_t i = 0; i < kBlocks; ++i) {
+    blocks.push_back(heap.allocate(kChunk, kChunk));
+    blocks.back()->mapped = i != 0 && i != kBlocks / 2;  // the others are of malloc
+  }
+  const Address begin = blocks.front()->begin;
+  const Range ended{begin, begin + (kBlocks - 1) * kChunk};
+  ASSERT_EQ(blocks.back()->begin, ended.end);
+  ASSERT_TRUE(arena->changes().withhold(ended));
+
+  const Range below{begin + kChunk, blocks[kBlocks / 2]->begin};
+  const Range above{blocks[kBlocks / 2]->end(), ended.end};
+  EXPECT_EQ(heap.take_withheld(), below);
+  EXPECT_EQ(heap.take_withheld(), above);
+  EXPECT_EQ(heap.take_withheld(), Range{}) << "blocks of malloc end by free()";
+}
+
 }  // namespace
 }  // namespace pinion
