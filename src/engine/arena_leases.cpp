@@ -41,7 +41,7 @@ ArenaLeases::ArenaLeases(HugepageHeap& heap, Arena& arena, Access rights)
 Range ArenaLeases::begin_opening(int domain, Range request) {
   const Range found = arena_.devices().at(request.begin);
   if (!found.contains(request)) return {};
-  if (monotonic_now() < first_service(domain, found).not_before.load(std::memory_order_relaxed)) return {};
+  if (rests(domain, found)) return {};
   // Without the mutex: a thread that forks holds the heap's mutexes, and may wait for this one.
   heap_.cut_unused(request.begin);
   const HeldSignals held;
@@ -66,7 +66,7 @@ void ArenaLeases::finish_opening(int domain, Range pages, Region* region) {
   PINION_ASSERT(open != open_.end() && "begin_opening() came first");
   if (region == nullptr) {
     ++figures_.refused;
-    first_service(domain, open->segment).not_before.store(monotonic_now() + kRest, std::memory_order_relaxed);
+    rest(*open, monotonic_now() + kRest);
     open->returned = true;  // and gone: end_closed() finds it
     return;
   }
@@ -134,7 +134,20 @@ void ArenaLeases::make_way(int domain, Range pages, Access access) {
 void ArenaLeases::close(Open& open, Time not_before) {
   open.closing = true;
   open.region.region->word.doom();
-  first_service(open.domain, open.segment).not_before.store(not_before, std::memory_order_relaxed);
+  rest(open, not_before);
+}
+
+void ArenaLeases::rest(const Open& open, Time not_before) {
+  Service& service = first_service(open.domain, open.segment);
+  service.closed.store(arena_.devices().number_at(open.segment.begin), std::memory_order_relaxed);
+  service.not_before.store(not_before, std::memory_order_relaxed);
+}
+
+/// A segment of another number began there since: it may be opened at once.
+bool ArenaLeases::rests(int domain, Range segment) {
+  const Service& service = first_service(domain, segment);
+  return monotonic_now() < service.not_before.load(std::memory_order_relaxed) &&
+         service.closed.load(std::memory_order_relaxed) == arena_.devices().number_at(segment.begin);
 }
 
 bool ArenaLeases::is_closing(const Open& open) {
@@ -193,10 +206,7 @@ void ArenaLeases::forget_gone(Ended& ended) {
   for (const Range segment : gone) {
     const bool is_open =
         std::any_of(open_.begin(), open_.end(), [&](const Open& open) { return open.segment == segment; });
-    if (is_open || !arena_.devices().unpin(segment)) continue;
-    ended.left.push_back(segment);
-    for (int domain = 0; domain < kMostDomains; ++domain)
-      first_service(domain, segment).not_before.store(0, std::memory_order_relaxed);
+    if (!is_open && arena_.devices().unpin(segment)) ended.left.push_back(segment);
   }
 }
 

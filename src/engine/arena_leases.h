@@ -129,7 +129,8 @@ class ArenaLeases {
   struct alignas(sizeof(LeaseCount)) Service {  // found by the same offset as the count
     std::atomic<std::uint64_t> proof{0};        ///< of the region, while it was open
     std::atomic<Region*> region{nullptr};
-    std::atomic<Time> not_before{0};  ///< of the segment that begins here
+    std::atomic<std::uint64_t> closed{0};  ///< number of the segment that began here
+    std::atomic<Time> not_before{0};       ///< that segment is opened again
   };
   struct Open {
     int domain;
@@ -150,6 +151,8 @@ class ArenaLeases {
   bool is_closing(const Open& open);
   bool clears(const MemoryChange& change);
   void close(Open& open, Time not_before) REQUIRES(mutex_);
+  void rest(const Open& open, Time not_before) REQUIRES(mutex_);
+  bool rests(int domain, Range segment);
   std::uint64_t leases_out(const Open& open) const;
   bool is_over(const Open& open) const;
   template <class Visit>

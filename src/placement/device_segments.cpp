@@ -20,6 +20,12 @@ bool DeviceSegments::is_pinned(Address address) {
   return arena_.segments.around(address)->pinned;
 }
 
+std::uint64_t DeviceSegments::number_at(Address address) {
+  const HeapLock lock(arena_.segments.mutex);
+  const Segment* const segment = arena_.segments.around(address);
+  return segment == nullptr ? 0 : segment->number;
+}
+
 Range DeviceSegments::pin(Range range, Range request) {
   const HeapLock lock(arena_.segments.mutex);
   Segment* const segment = arena_.segments.find(range);

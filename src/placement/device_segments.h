@@ -21,6 +21,8 @@ class DeviceSegments {
   /// The segment at the address, if the heap has it; else an empty range.
   Range at(Address address);
   bool is_pinned(Address address);
+  /// The number of the segment at the address; 0: there is none.
+  std::uint64_t number_at(Address address);
   /// Before a registration: the part to register, which contains the request. Empty: there is none.
   Range pin(Range segment, Range request);
   /// After its last deregistration. True: the heap has left it; give_back() must follow.

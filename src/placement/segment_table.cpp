@@ -14,14 +14,17 @@ constinit thread_local bool t_changing = false;
 }  // namespace
 
 void SegmentTable::cut(Range range, Address at) {
+  Segment& first = segments_[granules_.index_of(range.begin)];
+  const std::uint64_t number = first.number;
   remove(range);
   add({range.begin, at});
+  first.number = number;
   add({at, range.end});
 }
 
 void SegmentTable::add(Range range) {
   const std::size_t first = granules_.index_of(range.begin);
-  segments_[first] = {range, true, false};
+  segments_[first] = {range, true, false, ++last_number_};
   granules_.for_each(range, [&](std::size_t i, Range) NO_THREAD_SAFETY_ANALYSIS {
     PINION_ASSERT(first_[i] == 0);
     first_[i] = static_cast<std::uint16_t>(first + 1);

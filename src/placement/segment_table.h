@@ -15,9 +15,10 @@
 namespace pinion {
 
 struct Segment {
-  Range range;          ///< empty: no segment begins at this granule
-  bool of_heap = true;  ///< false: the heap has given it back, and its memory stays for now
-  bool pinned = false;  ///< a device may have registered it
+  Range range;               ///< empty: no segment begins at this granule
+  bool of_heap = true;       ///< false: the heap has given it back, and its memory stays for now
+  bool pinned = false;       ///< a device may have registered it
+  std::uint64_t number = 0;  ///< no other segment ever has it
 };
 
 class SegmentTable {
@@ -41,7 +42,7 @@ class SegmentTable {
   }
   void add(Range range) REQUIRES(mutex);
   void remove(Range range) REQUIRES(mutex);
-  /// Makes two segments of one, at the begin of a granule.
+  /// Makes two segments of one, at the begin of a granule. The first keeps the number.
   void cut(Range range, Address at) REQUIRES(mutex);
   /// The segment around the address, or null.
   Segment* around(Address address) REQUIRES(mutex);
@@ -87,6 +88,7 @@ class SegmentTable {
   std::array<Segment, Granules::kMost> segments_ GUARDED_BY(mutex){};
   /// 1 + the granule at which its segment begins, by granule; 0: free.
   std::array<std::uint16_t, Granules::kMost> first_ GUARDED_BY(mutex){};
+  std::uint64_t last_number_ GUARDED_BY(mutex) = 0;
   Figures figures_ GUARDED_BY(mutex);
 };
 

@@ -79,6 +79,25 @@ TEST_F(ArenaTest, FreedMemoryBehindARegisteredPartIsClearedForItsNextBlock) {
   process_heap().free(again);
 }
 
+TEST_F(ArenaTest, ANewSegmentIsServedWhereOneWasClosedForGood) {
+  start();
+  test::FakeDevice& device = borrow_device(true);  // one that gives peers keys
+  char* const block = take(4 * kMiB);
+  ASSERT_TRUE(serves(block, 4 * kMiB));
+  Transfer of_peers;
+  ASSERT_TRUE(lease_path().registry_source().acquire(*this_thread(), domain_, {}, Range::of(block, kMiB),
+                                                     Access::remote_write, of_peers, Refusal::report));
+  lease_path().release(*this_thread(), of_peers);
+  EXPECT_TRUE(test::eventually([&] { return device.live() == 1; })) << "the segment is deregistered";
+  EXPECT_FALSE(serves(block, 4 * kMiB));
+  process_heap().free(block);
+  process_heap().relieve();
+  char* const again = take(4 * kMiB);
+  EXPECT_EQ(again, block);
+  EXPECT_TRUE(serves(again, 4 * kMiB));
+  process_heap().free(again);
+}
+
 TEST_F(ArenaTest, DroppedPagesAreClearedAndStayRegistered) {
   start();
   char* const block = take(4 * kMiB);
