@@ -2,11 +2,14 @@
 
 #include <cxxabi.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 #include <utility>
 #include <vector>
+
+#include "base/plain_file.h"
 
 #ifdef PINION_HAS_LIBDW
 #include <dwarf.h>
@@ -198,10 +201,13 @@ class SourcePlaces::Module {
   /// False where the file is not there, or is another one by now.
   bool open(const std::string& path, const std::string& build_id) {
     close();
-    if (path.empty() || !libdw().found) return false;
+    if (!libdw().found) return false;
+    const int file = open_named_file(path);  // the log names it: it may be a pipe
+    if (file < 0) return false;
     dwfl_ = libdw().dwfl_begin(&callbacks());
     libdw().dwfl_report_begin(dwfl_);
-    module_ = libdw().dwfl_report_offline(dwfl_, path.c_str(), path.c_str(), -1);
+    module_ = libdw().dwfl_report_offline(dwfl_, path.c_str(), path.c_str(), file);
+    if (module_ == nullptr) ::close(file);
     libdw().dwfl_report_end(dwfl_, nullptr, nullptr);
     if (module_ == nullptr || libdw().dwfl_module_getelf(module_, &bias_) == nullptr || !has_id(build_id))
       close();

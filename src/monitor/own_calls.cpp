@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/mutex.h"
+#include "base/plain_file.h"
 #include "base/range.h"
 #include "monitor/loader.h"
 
@@ -317,8 +318,7 @@ std::vector<CodeMapping> known_mappings(const std::vector<CodeMapping>& mappings
 /// that fails, reads from memory.
 class CodeReader {
  public:
-  explicit CodeReader(const CodeMapping& mapping)
-      : mapping_(mapping), fd_(::open(mapping.path().c_str(), O_RDONLY | O_CLOEXEC)) {}
+  explicit CodeReader(const CodeMapping& mapping) : mapping_(mapping), fd_(open_named_file(mapping.path())) {}
   ~CodeReader() {
     if (fd_ >= 0) ::close(fd_);
   }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <pty.h>
 #include <sys/ioctl.h>
+#include <sys/stat.h>
 
 #include <map>
 #include <nlohmann/json.hpp>
@@ -596,6 +597,8 @@ TEST_F(SourceLines, OfAFileThatIsGone) {
   EXPECT_EQ(source_of("exchange"), "exchange() app.c:3");
   fs::remove(root() / "app.so");
   EXPECT_EQ(source_of("exchange"), "exchange+0x4 (app.so)");
+  ASSERT_EQ(::mkfifo((root() / "app.so").c_str(), 0600), 0);
+  EXPECT_EQ(source_of("exchange"), "exchange+0x4 (app.so)") << "a pipe is in its place";
 }
 
 class Verdicts : public Report {
