@@ -1,7 +1,6 @@
 #include "cli/run/preload_reach.h"
 
 #include <elf.h>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <link.h>
 #include <sys/mman.h>
@@ -16,6 +15,8 @@
 #include <optional>
 #include <sstream>
 #include <string_view>
+
+#include "base/plain_file.h"
 
 namespace pinion::cli {
 
@@ -117,19 +118,18 @@ std::string found_by_path(const std::string& name) {
   return {};
 }
 
-/// A file and its content; not open where that is impossible.
-struct Opened {
-  explicit Opened(const std::string& file)
-      : descriptor(::open(file.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)),
-        is_regular(::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode)),
-        elf(descriptor, is_regular ? static_cast<std::size_t>(status.st_size) : 0) {
-    if (descriptor >= 0) ::close(descriptor);
-  }
+/// A file's status and its content; the latter is empty where the file cannot be read.
+struct Program {
+  explicit Program(const std::string& file) : Program(open_named_file(file)) {}
 
   struct stat status {};
-  int descriptor;
-  bool is_regular;
   ElfFile elf;
+
+ private:
+  explicit Program(int file)
+      : elf(file, ::fstat(file, &status) == 0 ? static_cast<std::size_t>(status.st_size) : 0) {
+    if (file >= 0) ::close(file);
+  }
 };
 
 std::string why_unloadable(const ElfFile& elf) {
@@ -155,14 +155,14 @@ std::vector<std::string> explained(const CommandLine& command,
 }  // namespace
 
 std::string why_unreached(const std::string& file) {
-  const Opened opened(file);
-  if (std::string why = why_unloadable(opened.elf); !why.empty() || !opened.elf.is_program()) return why;
-  if (gives_privileges(file, opened.status))
+  const Program program(file);
+  if (std::string why = why_unloadable(program.elf); !why.empty() || !program.elf.is_program()) return why;
+  if (gives_privileges(file, program.status))
     return "it is set-user-ID, set-group-ID or has file capabilities, so the loader ignores LD_PRELOAD: "
            "Pinion does nothing there";
-  if (!opened.elf.interpreter())
+  if (!program.elf.interpreter())
     return "it is linked statically, so no library is preloaded: Pinion does nothing there";
-  if (opened.elf.defines("ibv_cmd_reg_mr"))
+  if (program.elf.defines("ibv_cmd_reg_mr"))
     return "it has a libibverbs of its own inside: its registrations are not seen";
   return {};
 }
@@ -172,7 +172,7 @@ std::vector<std::string> unreached_programs(const CommandLine& command) {
 }
 
 std::vector<std::string> unloadable_programs(const CommandLine& command) {
-  return explained(command, [](const std::string& file) { return why_unloadable(Opened(file).elf); });
+  return explained(command, [](const std::string& file) { return why_unloadable(Program(file).elf); });
 }
 
 }  // namespace pinion::cli
