@@ -10,6 +10,11 @@
 
 #include "support/sanitizers.h"
 
+#if defined(__SANITIZE_THREAD__)
+/// A child may begin threads where earlier tests of the process had some.
+extern "C" [[gnu::used]] inline const char* __tsan_default_options() { return "die_after_fork=0"; }
+#endif
+
 namespace pinion::test {
 
 /// Runs `f` in a child process; failures there make the parent's test fail. Another thread may have a lock of
