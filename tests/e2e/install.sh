@@ -30,7 +30,6 @@ for file in bin/pinion libexec/pinion/bench include/pinion/pinion.h share/doc/pi
   [ -e "$work/prefix/$file" ] || fail "$file is not installed"
 done
 [ ! -e "$work/prefix/share/doc/pinion/docs/internals" ] || fail "pages about the inside are installed"
-[ ! -e "$work/prefix/share/doc/pinion/docs/internals" ] || fail "pages about the inside are installed"
 python3 "$source/tests/docs_check.py" "$work/prefix/share/doc/pinion" >"$work/out" || fail "installed documents: $(cat "$work/out")"
 "$work/prefix/bin/pinion" doctor >"$work/out" 2>&1 || fail "doctor: $(cat "$work/out")"
 grep -A 40 '^memory monitors' "$work/out" | grep -q '^  symbols: [^u]' || fail "doctor: $(cat "$work/out")"
