@@ -23,6 +23,10 @@ foreach(target pinion-preload pinion-symbols pinion-heap pinion_command)
   endif()
 endforeach()
 
+if(TARGET pinion-preload)
+  install(DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/pinion DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
+
 set(bench_programs ${PINION_MPI_FAMILIES})
 list(TRANSFORM bench_programs PREPEND bench_p2p_)
 foreach(target pinion_bench bench_allocations gas ${bench_programs})

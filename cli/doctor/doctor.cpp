@@ -302,7 +302,7 @@ Check check_fork() {
 Check check_preload_reach(const std::vector<std::string>& programs) {
   std::vector<std::string> unreached;
   for (const std::string& program : programs)
-    for (const std::string& line : unreached_programs({program})) unreached.push_back(line);
+    for (const Unreached& found : unreached_programs({program})) unreached.push_back(found.line);
   if (unreached.empty()) return {"preload", "these programs are reached, as far as their files show", {}};
   return {"preload", fmt::format("{}", fmt::join(unreached, "; ")),
           Cure{Gain::start, "they run as without Pinion", Who::user,

@@ -22,8 +22,8 @@ void bind(Environment& environment, const std::string& prefix, const std::string
   const std::string places = fmt::format("{},{}", prefix, logs);
   for (const std::string runtime : {"APPTAINER", "SINGULARITY"}) {
     environment[runtime + "_BIND"] = with_others(runtime + "_BIND", places);
-    // A starter with privileges loses LD_PRELOAD.
-    environment[runtime + "ENV_LD_PRELOAD"] = environment.at("LD_PRELOAD");
+    // A starter with privileges loses LD_PRELOAD. The shell inside would replace `$LIB`.
+    environment[runtime + "ENV_LD_PRELOAD"] = with_plain_paths(environment.at("LD_PRELOAD"));
   }
   tell(fmt::format("bound in the container: {} and {} (APPTAINER_BIND, SINGULARITY_BIND)", prefix, logs));
 }

@@ -1,5 +1,6 @@
 #include "cli/run/launch.h"
 
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <signal.h>
@@ -28,6 +29,9 @@ namespace {
 
 constexpr int kNotExecutable = 126;
 constexpr int kNotFound = 127;
+
+// In the path of a preload: its loader puts its own word for `$LIB`.
+const std::string kLoadersPart = "pinion/$LIB/";
 
 sigset_t forwarded_signals() {
   sigset_t set;
@@ -59,6 +63,14 @@ int wait_forwarding(pid_t child, const sigset_t& signals, const std::function<Du
   }
 }
 
+/// By a path that each program's loader completes (cmake/preload_links.cmake), if this machine's does.
+std::string path_for_every_loader(const std::filesystem::path& library) {
+  const std::string path = library.parent_path() / (kLoadersPart + library.filename().string());
+  ::dlerror();
+  ::dlopen(path.c_str(), RTLD_LAZY | RTLD_NOLOAD);
+  return ::dlerror() ? library.string() : path;
+}
+
 /// Throws UsageError where it is missing, or its path is unfit for preloading.
 std::string library_beside_command(const char* name) {
   namespace fs = std::filesystem;
@@ -72,7 +84,7 @@ std::string library_beside_command(const char* name) {
   if (library.string().find_first_of(" :") != std::string::npos)
     throw UsageError(
         fmt::format("the preload library's path must have no space or colon: {}", library.string()));
-  return library.string();
+  return library;
 }
 
 /// Whether every function of libc that matters can be redirected in memory here. Asked of this very process.
@@ -107,9 +119,10 @@ bool inside_launcher() { return job_place().rank >= 0; }
 
 Environment with_pinion(const Options& options) {
   // Both have munmap: that of the symbols is the one that must see each call.
-  std::string libraries = (needs_symbols(options.monitor) ? symbols_library() + ":" : "") +
-                          (options.hugepages || options.preregister != 0 ? heap_library() + ":" : "") +
-                          preload_library();
+  std::string libraries;
+  if (needs_symbols(options.monitor)) libraries += path_for_every_loader(symbols_library()) + ":";
+  if (options.hugepages || options.preregister != 0) libraries += path_for_every_loader(heap_library()) + ":";
+  libraries += path_for_every_loader(preload_library());
   const char* inherited = std::getenv("LD_PRELOAD");
   const std::string others = inherited ? inherited : "";
   // A rank may have them already from a `pinion run` around its launcher.
@@ -127,6 +140,12 @@ Environment with_pinion(const Options& options) {
           {"PINION_CONFIG", ""},
           {"LD_PRELOAD", libraries},
           {kCachesOffVariable, may_switch_caches_off(options) ? caches_to_switch_off(options) : ""}};
+}
+
+std::string with_plain_paths(std::string preloads) {
+  for (std::size_t at; (at = preloads.find(kLoadersPart)) != std::string::npos;)
+    preloads.erase(at, kLoadersPart.size());
+  return preloads;
 }
 
 Environment without_preload() {

@@ -32,6 +32,9 @@ std::string heap_library();
 /// kCachesOffVariable.
 Environment with_pinion(const Options& options);
 
+/// An LD_PRELOAD of with_pinion() for those who take `$` for something of their own: no loader completes it.
+std::string with_plain_paths(std::string preloads);
+
 /// Takes Pinion out of LD_PRELOAD, where a `pinion run` around the launcher has put it.
 Environment without_preload();
 

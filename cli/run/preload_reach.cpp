@@ -8,15 +8,19 @@
 #include <sys/xattr.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdlib>
 #include <cstring>
-#include <functional>
+#include <filesystem>
+#include <initializer_list>
+#include <iterator>
 #include <optional>
 #include <sstream>
 #include <string_view>
 
 #include "base/plain_file.h"
+#include "cli/run/forward.h"
 
 namespace pinion::cli {
 
@@ -106,16 +110,56 @@ class ElfFile {
   std::optional<ElfW(Ehdr)> header_;
 };
 
+bool is_executable(const std::string& file) {
+  struct stat status {};
+  return ::stat(file.c_str(), &status) == 0 && S_ISREG(status.st_mode) && ::access(file.c_str(), X_OK) == 0;
+}
+
 /// Finds the program as execvp() does; empty if there is none.
 std::string found_by_path(const std::string& name) {
-  if (name.find('/') != std::string::npos) return name;
+  if (name.find('/') != std::string::npos) return is_executable(name) ? name : "";
   const char* const path = std::getenv("PATH");
   std::istringstream directories(path ? path : "");
-  for (std::string directory; std::getline(directories, directory, ':');) {
-    const std::string file = (directory.empty() ? "." : directory) + "/" + name;
-    if (::access(file.c_str(), X_OK) == 0) return file;
-  }
+  for (std::string directory; std::getline(directories, directory, ':');)
+    if (const std::string file = (directory.empty() ? "." : directory) + "/" + name; is_executable(file))
+      return file;
   return {};
+}
+
+bool is_one_of(const std::string& name, std::initializer_list<std::string_view> names) {
+  return std::find(names.begin(), names.end(), name) != names.end();
+}
+
+CommandLine split_at_blanks(const std::string& text) {
+  std::istringstream words(text);
+  return {std::istream_iterator<std::string>(words), {}};
+}
+
+/// Appends the files of the programs that the words start. A launcher's own words are options, numbers and
+/// names: its program is the first word behind it that names an executable file.
+void append_programs(const CommandLine& words, std::vector<std::string>& files) {
+  const auto program = std::find_if(words.begin(), words.end(), [](const std::string& word) {
+    return !word.starts_with("-") && !found_by_path(word).empty();
+  });
+  if (program == words.end()) return;
+  files.push_back(found_by_path(*program));
+  const std::string name = std::filesystem::path(*program).filename();
+  if (is_one_of(name, {"sh", "bash", "dash", "ksh", "zsh"})) {
+    const auto option = std::find_if(program + 1, words.end(), [](const std::string& word) {
+      return word.starts_with("-") && !word.starts_with("--") && word.ends_with("c");
+    });
+    if (words.end() - option > 1) append_programs(split_at_blanks(*(option + 1)), files);
+    return;
+  }
+  if (!is_launcher({name}) && !is_one_of(name, {"env", "nice", "ionice", "taskset", "numactl", "timeout",
+                                                "stdbuf", "nohup", "setsid", "chrt", "time", "strace"}))
+    return;
+  // Between colons are the programs of one job.
+  for (auto from = program; from != words.end();) {
+    const auto colon = std::find(++from, words.end(), ":");
+    append_programs({from, colon}, files);
+    from = colon;
+  }
 }
 
 /// A file's status and its content; the latter is empty where the file cannot be read.
@@ -139,23 +183,9 @@ std::string why_unloadable(const ElfFile& elf) {
   return fmt::format("its C library is musl ({}), Pinion's is glibc: it runs without Pinion", loader);
 }
 
-/// "FILE: WHY" for each of the command's programs for which there is a reason.
-std::vector<std::string> explained(const CommandLine& command,
-                                   const std::function<std::string(const std::string&)>& why) {
-  std::vector<std::string> lines;
-  for (std::size_t i = 0; i < command.size(); ++i) {
-    if (i > 0 && command[i].find('/') == std::string::npos) continue;
-    const std::string file = found_by_path(command[i]);
-    if (file.empty() || ::access(file.c_str(), X_OK) != 0) continue;
-    if (const std::string text = why(file); !text.empty()) lines.push_back(fmt::format("{}: {}", file, text));
-  }
-  return lines;
-}
-
-}  // namespace
-
-std::string why_unreached(const std::string& file) {
-  const Program program(file);
+/// A clause, such as "it is linked statically, ...". Empty for files that are reached as far as they show,
+/// for scripts, and for files that cannot be read.
+std::string why_unreached(const std::string& file, const Program& program) {
   if (std::string why = why_unloadable(program.elf); !why.empty() || !program.elf.is_program()) return why;
   if (gives_privileges(file, program.status))
     return "it is set-user-ID, set-group-ID or has file capabilities, so the loader ignores LD_PRELOAD: "
@@ -167,12 +197,18 @@ std::string why_unreached(const std::string& file) {
   return {};
 }
 
-std::vector<std::string> unreached_programs(const CommandLine& command) {
-  return explained(command, why_unreached);
-}
+}  // namespace
 
-std::vector<std::string> unloadable_programs(const CommandLine& command) {
-  return explained(command, [](const std::string& file) { return why_unloadable(Program(file).elf); });
+std::vector<Unreached> unreached_programs(const CommandLine& command) {
+  std::vector<std::string> files;
+  if (!found_by_path(command.front()).empty()) append_programs(command, files);
+  std::vector<Unreached> unreached;
+  for (const std::string& file : files) {
+    const Program program(file);
+    if (const std::string why = why_unreached(file, program); !why.empty())
+      unreached.push_back({fmt::format("{}: {}", file, why), !why_unloadable(program.elf).empty()});
+  }
+  return unreached;
 }
 
 }  // namespace pinion::cli

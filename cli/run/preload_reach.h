@@ -9,16 +9,14 @@
 
 namespace pinion::cli {
 
-/// A clause, such as "it is linked statically, ...". Empty for files that are reached as far as they show,
-/// for scripts, and for files that cannot be read.
-std::string why_unreached(const std::string& file);
+/// A program that a command starts, and that the preload does not reach.
+struct Unreached {
+  std::string line;  ///< "FILE: WHY"
+  bool is_foreign;   ///< of musl, or of 32 bits: no library of Pinion's can be loaded there
+};
 
-/// "FILE: WHY" for the command's program, and for each of its words that is the path of a program: a
-/// launcher's.
-std::vector<std::string> unreached_programs(const CommandLine& command);
-
-/// unreached_programs() whose dynamic loader fails, or complains, where Pinion is preloaded: programs of
-/// musl, or of 32 bits.
-std::vector<std::string> unloadable_programs(const CommandLine& command);
+/// Looks at the files of the programs that the command starts: its own, and those of launchers (mpirun, srun,
+/// env, nice, taskset, numactl, `sh -c` and the like). Other words are data.
+std::vector<Unreached> unreached_programs(const CommandLine& command);
 
 }  // namespace pinion::cli

@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
@@ -102,10 +103,11 @@ void tell_closed(const Options& options) {
     tell("measured only, although an RDMA port is active: " + why);
 }
 
-void tell_beforehand(const Options& options, const CommandLine& command, const std::string& raised) {
+void tell_beforehand(const Options& options, const std::vector<Unreached>& unreached,
+                     const std::string& raised) {
   if (!raised.empty()) tell(raised);
   tell_closed(options);
-  for (const std::string& line : unreached_programs(command)) tell(line);
+  for (const Unreached& program : unreached) tell(program.line);
   tell_caches_off(options);
 }
 
@@ -123,8 +125,11 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, const std:
   check_metrics(metrics_path);
   const Options options = flags.options();
   if (options.off) return inside_launcher() ? execute(command, {}) : run_and_wait(command, {});
-  if (const std::vector<std::string> programs = unloadable_programs(command); !programs.empty()) {
-    if (job_place().rank <= 0) tell(programs.front());
+  const std::vector<Unreached> unreached = unreached_programs(command);
+  const auto foreign = std::find_if(unreached.begin(), unreached.end(),
+                                    [](const Unreached& program) { return program.is_foreign; });
+  if (foreign != unreached.end()) {
+    if (job_place().rank <= 0) tell(foreign->line);
     return inside_launcher() ? execute(command, without_preload()) : run_and_wait(command, without_preload());
   }
   check_beforehand(options, command);
@@ -137,7 +142,7 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, const std:
       flags.set("log", around ? fs::absolute(options.log).string() : make_log_directory(options.log));
     if (inherited.empty() && job_place().rank == 0) {
       flags.note_unused();
-      tell_beforehand(options, command, raised);
+      tell_beforehand(options, unreached, raised);
     }
     Environment environment = with_pinion(flags.options());
     if (inherited.empty()) environment["PINION_SUMMARY"] = "1";  // rank 0 prints for the job at its end
@@ -150,7 +155,7 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, const std:
   std::optional<RunMetrics> metrics;
   if (!metrics_path.empty()) metrics.emplace(metrics_path, directory);
   flags.note_unused();
-  tell_beforehand(options, command, raised);
+  tell_beforehand(options, unreached, raised);
   Environment environment = with_pinion(flags.options());
   reach_into_container(environment, command,
                        temporary ? fs::path(directory).parent_path().string() : directory);

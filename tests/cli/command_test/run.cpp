@@ -181,6 +181,7 @@ TEST_F(Cli, ALogDirectoryKeepsEarlierRuns) {
   ASSERT_EQ(all.size(), 3u);
   for (const json& run : all) {
     EXPECT_EQ(run.at("registered_peak_bytes"), page_size());
+    EXPECT_EQ(run.at("acts"), "pinned");
     EXPECT_EQ(run.at("wall_seconds"), 2);
   }
   const std::string table = pinion({"report", "--all", "logs"}).out;
@@ -244,14 +245,26 @@ TEST_F(Cli, ProgramsOfAnotherLoaderRunWithoutPinion) {
          "int main(void) { return puts(getenv(\"LD_PRELOAD\")) == EOF ? 1 : 5; }\n";
   ::setenv("LD_PRELOAD", (preload() + ":/absent/libother.so").c_str(), 1);  // as a rank has it
   const bool has_musl = made("LD_PRELOAD= musl-gcc musl.c -o musl");
-  for (const char* launcher : {"", "env"}) {
+  const std::vector<std::vector<std::string>> commands = {
+      {"run", "./musl"},
+      {"run", "env", "-u", "NONE", "nice", "-n", "1", "./musl"},
+      {"run", "sh", "-ec", "exec ./musl with words"}};
+  for (const std::vector<std::string>& command : commands) {
     if (!has_musl) break;
-    const Outcome o = pinion(*launcher ? std::vector<std::string>{"run", launcher, "./musl"}
-                                       : std::vector<std::string>{"run", "./musl"});
+    const Outcome o = pinion(command);
     EXPECT_EQ(o.status, 5) << o.err;
     EXPECT_EQ(o.out, "/absent/libother.so\n");
     EXPECT_NE(o.err.find("./musl: its C library is musl (/lib/ld-musl-"), std::string::npos) << o.err;
     EXPECT_EQ(o.err.find("left a log"), std::string::npos) << o.err;
+  }
+  if (has_musl) {
+    // As data it changes nothing.
+    for (const std::vector<std::string>& words :
+         {std::vector<std::string>{"cat", "./musl"}, {"env", "cat", "./musl"}, {"sh", "-c", "cat ./musl"}}) {
+      std::vector<std::string> command = {"run"};
+      command.insert(command.end(), words.begin(), words.end());
+      EXPECT_EQ(pinion(command).err.find("musl"), std::string::npos) << words.front();
+    }
   }
   ::unsetenv("LD_PRELOAD");
   std::ofstream(root() / "small.s") << ".globl _start\n_start: mov $1,%eax\nmov $6,%ebx\nint $0x80\n";
