@@ -54,7 +54,10 @@ Json to_json(const Plot& plot) {
                       {"has_marks", panel.has_marks},
                       {"lines", std::move(lines)}});
   }
-  return {{"title", plot.title}, {"columns", plot.columns}, {"panels", std::move(panels)}};
+  return {{"title", plot.title},
+          {"columns", plot.columns},
+          {"colours", kPlotColours},
+          {"panels", std::move(panels)}};
 }
 
 }  // namespace

@@ -10,9 +10,6 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as pyplot
 
 
-COLOURS = ["#0072b2", "#d55e00", "#00805c", "#a8327d", "#7a5195", "#8a6d00", "#3a86c8", "#5c5c5c"]  # c0 to c7 in svg.cpp
-
-
 def main(data, file):
     with open(data) as opened:
         plot = json.load(opened)
@@ -29,7 +26,7 @@ def main(data, file):
             shown[line["name"]] = axes.plot(
                 x, y, marker="o" if panel["has_marks"] and not bound else "", markersize=3,
                 linestyle="dashed" if bound else "solid" if len(classes) == 1 else "dotted" if classes[1] == "again" else "dashdot",
-                color=COLOURS[int(classes[0][1:])])[0]
+                color=plot["colours"][int(classes[0][1:])])[0]
         for scale, set_scale in ((panel["x_scale"], axes.set_xscale), (panel["y_scale"], axes.set_yscale)):
             if scale != "linear":
                 set_scale("log", base=2 if scale == "powers of two" else 10)

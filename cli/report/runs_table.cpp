@@ -9,6 +9,7 @@
 #include <map>
 #include <set>
 
+#include "cli/report/report_tables.h"
 #include "cli/text.h"
 #include "runlog/node_file.h"
 
@@ -91,7 +92,8 @@ std::string runs_text(const std::vector<KeptRun>& runs) {
         r.command.size() > kOfCommand ? r.command.substr(0, kOfCommand) + "..." : r.command;
     table.add({fmt::format("{}: {}", run.directory, command), state_text(run), count_text(r.nodes.size()),
                count_text(static_cast<std::uint64_t>(r.ranks)), seconds_text(r.wall_seconds),
-               bytes_text(static_cast<double>(r.registered().peak)), bytes_text(r.registered().mean),
+               is_measured(r) ? "-" : bytes_text(static_cast<double>(r.registered().peak)),
+               is_measured(r) ? "-" : bytes_text(r.registered().mean),
                percent_text(std::max(0.0, r.share_added()))});
   }
   return table.text();
@@ -109,8 +111,10 @@ Json runs_json(const std::vector<KeptRun>& runs) {
     json["nodes"] = r.nodes.size();
     json["ranks"] = r.ranks;
     json["wall_seconds"] = r.wall_seconds;
-    json["registered_peak_bytes"] = r.registered().peak;
-    json["registered_mean_bytes"] = r.registered().mean;
+    // Pinion registers nothing in a run that it only measures.
+    json["acts"] = runlog::to_string(r.acts);
+    json["registered_peak_bytes"] = is_measured(r) ? Json(nullptr) : Json(r.registered().peak);
+    json["registered_mean_bytes"] = is_measured(r) ? Json(nullptr) : Json(r.registered().mean);
     json["seconds_added"] = r.cost.added();
     all.push_back(std::move(json));
   }

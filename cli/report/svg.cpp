@@ -18,7 +18,6 @@ namespace {
 constexpr double kWidth = 440, kLines = 190;
 constexpr double kLeft = 64, kRight = 14, kBottom = 48;
 constexpr double kLegendTop = 40, kLegendRow = 17;
-constexpr std::size_t kColours = 8;
 /// The strategy at each place has the colour of that number.
 constexpr const char* kStrategies[] = {"helper", "leave-pinned", "oracle", "on-demand",
                                        "lru",    "observe",      "off",    "limit"};
@@ -279,14 +278,21 @@ std::string svg_file(const Plot& plot) {
 }
 
 // Colours that are told apart with any colour vision (Okabe and Ito), darker on paper, lighter at night.
-const char* svg_style() {
-  return R"(
-.plot { --ink: #1f2328; --faint: #d0d7de; --page: #ffffff;
-  --c0: #0072b2; --c1: #d55e00; --c2: #00805c; --c3: #a8327d; --c4: #7a5195; --c5: #8a6d00; --c6: #3a86c8; --c7: #5c5c5c; }
-@media (prefers-color-scheme: dark) { .plot { --ink: #e6edf3; --faint: #3d444d; --page: #0d1117;
-  --c0: #56b4e9; --c1: #ff9a4d; --c2: #3fd0a4; --c3: #f09ccf; --c4: #c3a6f0; --c5: #e8c84a; --c6: #9ecbff; --c7: #b0b0b0; } }
-@media print { .plot { --ink: #000000; --faint: #c0c0c0; --page: #ffffff;
-  --c0: #0072b2; --c1: #d55e00; --c2: #00805c; --c3: #a8327d; --c4: #7a5195; --c5: #8a6d00; --c6: #3a86c8; --c7: #5c5c5c; } }
+const std::array<const char*, kColours> kPlotColours = {"#0072b2", "#d55e00", "#00805c", "#a8327d",
+                                                        "#7a5195", "#8a6d00", "#3a86c8", "#5c5c5c"};
+constexpr std::array<const char*, kColours> kNightColours = {"#56b4e9", "#ff9a4d", "#3fd0a4", "#f09ccf",
+                                                             "#c3a6f0", "#e8c84a", "#9ecbff", "#b0b0b0"};
+
+std::string svg_style() {
+  const auto theme = [](const char* ink, const std::array<const char*, kColours>& colours) {
+    std::string out = fmt::format(".plot {{ {}", ink);
+    for (std::size_t i = 0; i < kColours; ++i) out += fmt::format(" --c{}: {};", i, colours[i]);
+    return out + " }";
+  };
+  return "\n" + theme("--ink: #1f2328; --faint: #d0d7de; --page: #ffffff;", kPlotColours) +
+         "\n@media (prefers-color-scheme: dark) { " +
+         theme("--ink: #e6edf3; --faint: #3d444d; --page: #0d1117;", kNightColours) + " }\n@media print { " +
+         theme("--ink: #000000; --faint: #c0c0c0; --page: #ffffff;", kPlotColours) + " }" + R"(
 .plot text { fill: var(--ink); font: 13px system-ui, sans-serif; }
 .plot .title { font-weight: 600; font-size: 15px; }
 .plot .paper { fill: var(--page); }

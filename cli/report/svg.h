@@ -2,6 +2,8 @@
 // Pure functions.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <map>
 #include <string>
 #include <vector>
@@ -25,6 +27,10 @@ std::string svg_panel(const PlotPanel& panel, const LineClasses& classes);
 std::string svg_file(const Plot& plot);
 
 /// CSS for panels.
-const char* svg_style();
+std::string svg_style();
+
+/// The colours of the classes c0, c1, ... on paper.
+constexpr std::size_t kColours = 8;
+extern const std::array<const char*, kColours> kPlotColours;
 
 }  // namespace pinion::cli

@@ -12,7 +12,7 @@ namespace pinion::runlog {
 struct MemoryLines {
   Time start, last;
   Time covered;       ///< from then on a process lacks events
-  bool events_known;  ///< each process has all its events, or its first ones
+  bool events_known;  ///< each process has all its events, or its first ones, and they tell what was in use
   Timeline registered, oracle, leave_pinned;
   double registered_byte_ns;
 
@@ -27,6 +27,8 @@ struct MemoryLines {
     registered_byte_ns = log.all_events() ? registered.byte_ns() : log.live.counters.registered_byte_ns;
     oracle = oracle_timeline(log).clipped(start, events_end());
     leave_pinned = leave_pinned_timeline(log).clipped(start, events_end());
+    // A lease is an event once it ends: in a process that was cut short, the last ones are missing.
+    if (!log.live.complete && registered.peak() > leave_pinned.peak()) events_known = false;
   }
 
   /// Adds another process of the same node.

@@ -291,6 +291,11 @@ TEST_F(Report, ARunThatWasOnlyMeasuredHeldNothingItself) {
   EXPECT_NE(page.find("helper, simulated, mean"), std::string::npos) << "its curve";
   EXPECT_NE(page.find("simulated helper: registered at most (-75\u00a0% against leave-pinned)"),
             std::string::npos);
+  const std::string line = pinion({"report", "--all", "logs"}).out;
+  EXPECT_EQ(line.find("0 B"), std::string::npos) << line;
+  const json run = json::parse(pinion({"report", "--all", "--json", "logs"}).out).at(0);
+  EXPECT_EQ(run.at("acts"), "measured");
+  EXPECT_TRUE(run.at("registered_peak_bytes").is_null()) << run;
 }
 
 TEST_F(Report, MetricsAreInPrometheusFormat) {

@@ -487,6 +487,19 @@ TEST(Analysis, AKilledRunEndsWithItsLastEvent) {
   EXPECT_FALSE(r.per_rank[0].complete);
 }
 
+// It died in a transfer: of the pages registered then no lease has ended.
+TEST(Analysis, AKilledRunIsNotComparedWithLessThanItUsed) {
+  Log log =
+      make_log(0, 1000, {registration(10, 20, 1, 1), use(50, 400, 1, 1), registration(450, 460, 10, 8)});
+  EXPECT_TRUE(analyse({log}).registered().bounds_known);
+  log.live.complete = 0;
+  const Report r = analyse({log});
+  EXPECT_EQ(r.registered().peak, 9 * kPage);
+  EXPECT_FALSE(r.registered().bounds_known);
+  log.events.pop_back();
+  EXPECT_TRUE(analyse({log}).registered().bounds_known);
+}
+
 // Files are worked off in threads, several logs at a time: the figures are those of the same logs in turn.
 TEST(Analysis, FilesGiveWhatTheirLogsGive) {
   TemporaryDirectory directory;
