@@ -73,7 +73,19 @@ Error FabricObjects::open(const std::string& choice, std::size_t queue_entries) 
   return error;
 }
 
+/// Takes what has arrived off the queue. The ofi_rxm of libfabric 1.17 handles messages that it finds while
+/// it closes, and posts their buffers again on connections that it has freed.
+void FabricObjects::discard() const {
+  fi_cq_msg_entry entry{};
+  fi_cq_err_entry failure{};
+  for (ssize_t code = 1; queue != nullptr && code > 0;) {
+    code = fi_cq_read(queue, &entry, 1);
+    if (code == -FI_EAVAIL) code = fi_cq_readerr(queue, &failure, 0);
+  }
+}
+
 void FabricObjects::close() {
+  discard();
   close_one(endpoint);
   close_one(queue);
   close_one(addresses);

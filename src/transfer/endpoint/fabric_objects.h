@@ -49,6 +49,7 @@ class FabricObjects {
  private:
   Error choose(const std::string& choice);
   int open_queue(std::size_t entries);
+  void discard() const;
 
   FabricInfos infos_;
   const FabricLibrary& library_;
