@@ -13,7 +13,6 @@
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <mutex>
 #include <string_view>
@@ -142,6 +141,10 @@ class Keys {
   std::atomic<std::uint64_t> next_{FI_KEY_NOTAVAIL - 1};
 };
 
+/// Keeps a registration out of libfabric's own cache, which would leave it pinned when it is closed.
+/// Providers with that cache (verbs, cxi) know the flag, OFI_MR_NOCACHE, which libfabric's headers lack.
+constexpr std::uint64_t kPastTheCache = std::uint64_t{1} << 60;
+
 /// A registration with libfabric and, where the provider pins nothing, the kernel's.
 struct FabricRegion {
   fid_mr* region = nullptr;
@@ -182,11 +185,7 @@ class FabricDevice final : public Device {
     std::string text = fabric_ ? "registers with libfabric's provider " + provider_
                                : "registers in the program's domain of libfabric's provider " + provider_;
     if (!domain_.empty()) text += " (" + domain_ + ")";
-    if (pin_) return text + ", which pins nothing; " + pin_->description();
-    const char* const cache = std::getenv("FI_MR_CACHE_MAX_COUNT");
-    if (cache == nullptr || std::strcmp(cache, "0") != 0)
-      text += "; its own cache may keep deregistered memory (FI_MR_CACHE_MAX_COUNT=0 switches it off)";
-    return text;
+    return pin_ ? text + ", which pins nothing; " + pin_->description() : text;
   }
 
   DeviceCapabilities capabilities() const override { return capabilities_; }
@@ -272,14 +271,20 @@ class FabricDevice final : public Device {
     return pinned.error;
   }
 
+  int enter(const Opened& opened, Range pages, Access access, std::uint64_t flags, FabricRegion& entry) {
+    return fi_mr_reg(opened.domain, reinterpret_cast<void*>(pages.begin), pages.bytes(), rights(access), 0,
+                     has(FI_MR_PROV_KEY) ? 0 : state_->keys.next(), flags, &entry.region, nullptr);
+  }
+
   /// Registers with libfabric, and fills in `entry`. On error `entry` has the parts made so far.
   Error add(Opened& opened, Range pages, Access access, FabricRegion& entry, RegistrationKey& key) {
     constexpr int kAttempts = 1000;  // the program may have keys of its own in the domain
     int code = -FI_ENOKEY;
     const auto alone = this->alone();
     for (int attempt = 0; attempt < kAttempts && code == -FI_ENOKEY; ++attempt) {
-      code = fi_mr_reg(opened.domain, reinterpret_cast<void*>(pages.begin), pages.bytes(), rights(access), 0,
-                       has(FI_MR_PROV_KEY) ? 0 : state_->keys.next(), 0, &entry.region, nullptr);
+      code = enter(opened, pages, access, pin_ ? 0 : kPastTheCache, entry);
+      if (!pin_ && (code == -FI_EBADFLAGS || code == -FI_EINVAL))
+        code = enter(opened, pages, access, 0, entry);
     }
     if (code != 0) {
       entry.region = nullptr;
