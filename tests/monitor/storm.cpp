@@ -1,5 +1,7 @@
 // A storm of memory events for a given time: threads map memory, fill it, transfer it and unmap it,
-// beside memory that stays registered. Addresses come again at once, threads end and begin, and nothing may
+// beside memory that stays registered. Some of it loses its pages first: it is dropped, mapped over, or its
+// file is cut or punched; marks are set and cleared. Beside that, each thread has a constant number of blocks
+// of malloc's at several alignments. Addresses come again at once, threads end and begin, and nothing may
 // grow: a remnant of each of many million unmaps would show.
 //
 //   storm [--seconds N] [--threads N] [--idle REGIONS] [--report SECONDS] [--options TEXT]
@@ -9,8 +11,10 @@
 // count of uses (from the board of events) are bounded by the threads' possible maximum. After the first
 // tenth of the run (at most a minute) the registry's own memory must stay constant, and the process may grow
 // by 8 MiB. The latter is required of runs of ten minutes: allocators take time to settle.
+#include <fcntl.h>
 #include <getopt.h>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -26,6 +30,7 @@
 #include <thread>
 #include <vector>
 
+#include "support/sanitizers.h"
 #include "support/transfer_engine.h"
 
 namespace pinion::test {
@@ -38,6 +43,7 @@ constexpr std::size_t kMostPages = 32;          ///< of a piece of memory
 constexpr std::size_t kIdlePages = 4;           ///< of each region that stays
 constexpr std::size_t kTransferredRounds = 16;  ///< one in so many is really transferred
 constexpr std::size_t kRoundsOfThread = 20'000;
+constexpr std::size_t kBlocks = 16;  ///< of malloc's, of each thread
 constexpr std::size_t kMostGrowth = std::size_t{8} << 20;
 constexpr seconds kGrowthBelievedAfter{600};
 
@@ -71,10 +77,68 @@ void unmap(Range range) {
   if (::munmap(reinterpret_cast<void*>(range.begin), range.bytes()) != 0) std::abort();
 }
 
+/// Memory of a file without a name that only this process has.
+class FileMemory {
+ public:
+  FileMemory() : file_(::memfd_create("storm", MFD_CLOEXEC)) { resize(kMostPages * page_size()); }
+  ~FileMemory() { ::close(file_); }
+  FileMemory(const FileMemory&) = delete;
+  FileMemory& operator=(const FileMemory&) = delete;
+
+  Range map(std::size_t pages) const {
+    void* const at = ::mmap(nullptr, pages * page_size(), PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+    if (at == MAP_FAILED) std::abort();
+    return Range::of(at, pages * page_size());
+  }
+  /// Takes the pages from all mappings, in one of several ways.
+  void cut(unsigned way) const {
+    const auto bytes = static_cast<off_t>(kMostPages * page_size());
+    if (way % 3 == 0) return resize(0), resize(kMostPages * page_size());
+    if (way % 3 == 1) {
+      if (::fallocate(file_, FALLOC_FL_PUNCH_HOLE | FALLOC_FL_KEEP_SIZE, 0, bytes) != 0) std::abort();
+      return;
+    }
+    const Range other = map(kMostPages);
+    if (::madvise(reinterpret_cast<void*>(other.begin), other.bytes(), MADV_REMOVE) != 0) std::abort();
+    unmap(other);
+  }
+
+ private:
+  void resize(std::size_t bytes) const {
+    if (::ftruncate(file_, static_cast<off_t>(bytes)) != 0) std::abort();
+  }
+  const int file_;
+};
+
+/// A constant number of malloc's blocks at alignments up to 64 KiB, each of which is replaced in its turn.
+class LiveBlocks {
+ public:
+  LiveBlocks() = default;
+  ~LiveBlocks() {
+    for (void* block : blocks_) std::free(block);
+  }
+  LiveBlocks(const LiveBlocks&) = delete;
+  LiveBlocks& operator=(const LiveBlocks&) = delete;
+
+  /// The whole pages of a new one.
+  Range replace(unsigned number) {
+    void*& block = blocks_[next_++ % kBlocks];
+    std::free(block);
+    const std::size_t bytes = (2 + number % kMostPages) * page_size();
+    if (::posix_memalign(&block, std::size_t{16} << number / kMostPages % 13, bytes) != 0) std::abort();
+    const auto begin = reinterpret_cast<Address>(block);
+    return {page_ceil(begin), page_floor(begin + bytes)};
+  }
+
+ private:
+  void* blocks_[kBlocks] = {};
+  std::size_t next_ = 0;
+};
+
 class Storm {
  public:
   explicit Storm(const Settings& settings)
-      : settings_(settings), busy_(8 * settings.threads), ring_(settings.options) {
+      : settings_(settings), busy_((8 + kBlocks) * settings.threads), ring_(settings.options) {
     // All regions that there will ever be at once, so that the registry need not grow later.
     std::vector<TransferLease> leases;
     for (std::size_t i = 0; i < settings.idle + busy_; ++i) {
@@ -119,8 +183,9 @@ class Storm {
 
  private:
   struct State {
-    std::uint64_t unmaps = 0, transfers = 0, refused = 0, resident = 0, pinned = 0;
+    std::uint64_t unmaps = 0, changes = 0, transfers = 0, refused = 0, resident = 0, pinned = 0;
     std::size_t regions = 0, own_bytes = 0, contexts = 0;
+    std::size_t heap = 0;        ///< bytes that malloc has, beside its mappings
     std::uint64_t believed = 0;  ///< to be in use, by the helper
     std::uint64_t helper_cpu_ns = 0, hits = 0;
   };
@@ -130,11 +195,13 @@ class Storm {
   State state() {
     State now;
     now.unmaps = unmaps_;
+    now.changes = changes_;
     now.transfers = transfers_;
     now.refused = refused_;
     now.resident = status_bytes({"VmRSS:"});
     now.pinned = status_bytes({"VmPin:", "VmLck:"});
     now.regions = ring_.domain().region_count();
+    now.heap = ::mallinfo2().arena;
     now.own_bytes = ring_.domain().own_bytes();
     for (ThreadContext* context = all_threads(); context; context = context->next) ++now.contexts;
     const runlog::Counters counters = ring_.engine().counters().all();
@@ -146,15 +213,17 @@ class Storm {
 
   void print(const State& now, Clock::duration since_begin) {
     std::printf(
-        "%6lld s: %llu unmaps, %llu transfers compared, %llu refused, %llu hits; process %llu KiB, pinned "
+        "%6lld s: %llu unmaps, %llu changes, %llu transfers compared, %llu refused, %llu hits; process %llu "
+        "KiB, heap %zu KiB, pinned %llu KiB, %zu regions, registry %zu KiB, %zu contexts, believed in use "
         "%llu "
-        "KiB, %zu regions, registry %zu KiB, %zu contexts, believed in use %llu KiB, helper %.1f s\n",
+        "KiB, helper %.1f s\n",
         static_cast<long long>(std::chrono::duration_cast<seconds>(since_begin).count()),
-        static_cast<unsigned long long>(now.unmaps), static_cast<unsigned long long>(now.transfers),
-        static_cast<unsigned long long>(now.refused), static_cast<unsigned long long>(now.hits),
-        static_cast<unsigned long long>(now.resident >> 10),
-        static_cast<unsigned long long>(now.pinned >> 10), now.regions, now.own_bytes >> 10, now.contexts,
-        static_cast<unsigned long long>(now.believed >> 10), static_cast<double>(now.helper_cpu_ns) / 1e9);
+        static_cast<unsigned long long>(now.unmaps), static_cast<unsigned long long>(now.changes),
+        static_cast<unsigned long long>(now.transfers), static_cast<unsigned long long>(now.refused),
+        static_cast<unsigned long long>(now.hits), static_cast<unsigned long long>(now.resident >> 10),
+        now.heap >> 10, static_cast<unsigned long long>(now.pinned >> 10), now.regions, now.own_bytes >> 10,
+        now.contexts, static_cast<unsigned long long>(now.believed >> 10),
+        static_cast<double>(now.helper_cpu_ns) / 1e9);
     std::fflush(stdout);
   }
 
@@ -164,8 +233,10 @@ class Storm {
     EXPECT_LE(now.own_bytes, before.own_bytes + (64 << 10)) << "the registry takes more and more";
     // And one for this thread; a new thread may come before its predecessor's is free.
     EXPECT_LE(now.contexts, 2 * settings_.threads + 1);
-    EXPECT_LE(now.regions, idle_.size() + busy_);
-    EXPECT_LE(now.pinned, (idle_.size() * kIdlePages + busy_ * kMostPages) * page_size());
+    // Freed blocks stay registered as long as malloc has their memory. No two regions begin at one page.
+    const std::size_t most = busy_ + now.heap / page_size();
+    EXPECT_LE(now.regions, idle_.size() + most);
+    EXPECT_LE(now.pinned, (idle_.size() * kIdlePages + most * (kMostPages + 2)) * page_size());
 #if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)
     if (since_begin >= kGrowthBelievedAfter) {
       EXPECT_LE(now.resident, before.resident + kMostGrowth) << "the process grows";
@@ -173,7 +244,7 @@ class Storm {
 #endif
     // Records that the helper has yet to see, of memory that is gone.
     const std::size_t records = settings_.threads * decltype(ThreadContext::ring)::capacity();
-    EXPECT_LE(now.believed, (idle_.size() * kIdlePages + records * kMostPages) * page_size());
+    EXPECT_LE(now.believed, (idle_.size() * kIdlePages + records * (kMostPages + 2)) * page_size());
     check_idle();
   }
 
@@ -203,32 +274,68 @@ class Storm {
 
   void rage(std::uint64_t seed) {
     std::minstd_rand random(static_cast<unsigned>(seed + 1));
-    Wire wire(kMostPages * page_size());
+    const Wire wire((kMostPages + 2) * page_size());
+    const FileMemory file;
+    LiveBlocks blocks;
     for (std::size_t round = 0; round < kRoundsOfThread && !over_; ++round) {
-      const Range memory = map_pages(1 + random() % kMostPages);
-      touch(memory, random() | 1);
-      // Some memory is never transferred.
-      TransferLease lease;
-      if (random() % 4 != 0) lease = ring_.acquire(memory, Access::all, 1 + random() % 6);
-      if (lease && round % kTransferredRounds == 0) transfer(lease, memory, wire);
-      // The thread that has unmapped this address may still be in its call.
-      if (lease.error()) {
-        EXPECT_EQ(lease.error().code, EAGAIN) << lease.error().message;
-        ++refused_;
+      const std::size_t pages = 1 + random() % kMostPages;
+      const bool of_file = random() % 16 == 0;
+      const Range memory = of_file ? file.map(pages) : map_pages(pages);
+      TransferLease lease = use(memory, random, round, wire);
+      // Leases mostly end before their memory changes or goes.
+      if (random() % 8 != 0) lease.release();
+      if (of_file || random() % 16 == 0) {
+        if (of_file)
+          file.cut(random());
+        else
+          change(memory, random());
+        ++changes_;
+        lease = use(memory, random, round, wire);
+        if (random() % 8 != 0) lease.release();
       }
-      // Leases mostly end before their memory does; both ways at once, or by halves.
-      const bool early = random() % 8 != 0;
-      if (early) lease.release();
-      const Range half{memory.begin + memory.pages() / 2 * page_size(), memory.end};
-      if (random() % 8 == 0 && half.bytes() < memory.bytes()) {
-        unmap(half);
-        unmap({memory.begin, half.begin});
-        ++unmaps_;
-      } else {
-        unmap(memory);
-      }
-      ++unmaps_;
+      unmap_somehow(memory, random);
+      if (!kSanitized && random() % 16 == 0) use(blocks.replace(random()), random, round, wire);
     }
+  }
+
+  /// Writes to memory and mostly leases it; one in some is really transferred.
+  TransferLease use(Range memory, std::minstd_rand& random, std::size_t round, const Wire& wire) {
+    touch(memory, random() | 1);
+    // Some memory is never transferred.
+    TransferLease lease;
+    if (random() % 4 != 0) lease = ring_.acquire(memory, Access::all, 1 + random() % 6);
+    if (lease && round % kTransferredRounds == 0) transfer(lease, memory, wire);
+    // The thread that has unmapped this address may still be in its call.
+    if (lease.error()) {
+      EXPECT_EQ(lease.error().code, EAGAIN) << lease.error().message;
+      ++refused_;
+    }
+    return lease;
+  }
+
+  static void change(Range memory, unsigned way) {
+    void* const at = reinterpret_cast<void*>(memory.begin);
+    if (way % 3 == 0) {
+      ::madvise(at, memory.bytes(), MADV_DONTNEED);
+    } else if (way % 3 == 1) {
+      ::mmap(at, memory.bytes(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0);
+    } else {
+      ::madvise(at, memory.bytes(), MADV_DONTFORK);
+      ::madvise(at, memory.bytes(), MADV_DOFORK);
+    }
+  }
+
+  /// At once, or by halves.
+  void unmap_somehow(Range memory, std::minstd_rand& random) {
+    const Range half{memory.begin + memory.pages() / 2 * page_size(), memory.end};
+    if (random() % 8 == 0 && half.bytes() < memory.bytes()) {
+      unmap(half);
+      unmap({memory.begin, half.begin});
+      ++unmaps_;
+    } else {
+      unmap(memory);
+    }
+    ++unmaps_;
   }
 
   /// A word of each page.
@@ -251,13 +358,14 @@ class Storm {
   }
 
   const Settings settings_;
-  /// Most regions of the threads: those that each holds, lets go, or has left doomed since the last look.
+  /// Most regions of the threads: those that each holds, lets go, or has left doomed since the last look, and
+  /// those of blocks.
   const std::size_t busy_;
   TransferEngine ring_;
   std::vector<Range> idle_;
   bool keeps_idle_ = false;
   std::atomic<bool> over_{false};
-  std::atomic<std::uint64_t> unmaps_{0}, transfers_{0}, refused_{0};
+  std::atomic<std::uint64_t> unmaps_{0}, changes_{0}, transfers_{0}, refused_{0};
 };
 
 Settings parse(int argc, char** argv) {
