@@ -5,9 +5,11 @@
 #include <cstdlib>
 #include <string>
 
+#include "engine/engine.h"
 #include "pinion/pinion.h"
 #include "support/test_name.h"
 
+namespace pinion {
 namespace {
 
 /// Bytes that each further run leaves in use.
@@ -30,10 +32,12 @@ TEST_P(Runs, LeaveLittleBehind) {
   ::unsetenv("PINION");
   const std::size_t left = left_by_a_run(std::string("retention=") + GetParam());
   RecordProperty("bytes", std::to_string(left));
-  EXPECT_LT(left, 8U << 10);
+  // Threads may be inside the engine; all that it had is freed.
+  EXPECT_LT(left, sizeof(Engine) + 256);
 }
 
 INSTANTIATE_TEST_SUITE_P(Retentions, Runs, ::testing::Values("helper", "on-demand", "lru", "leave-pinned"),
-                         [](const auto& info) { return pinion::test::test_name(info.param); });
+                         [](const auto& info) { return test::test_name(info.param); });
 
 }  // namespace
+}  // namespace pinion
