@@ -25,7 +25,7 @@ child() {
 child native gcc || { fail "no program can be made"; exit 1; }
 child musl musl-gcc
 child small gcc -m32
-[ ${#kinds[@]} -gt 1 ] || { echo "skipped: neither musl-gcc nor gcc -m32 makes programs: apt-get install musl-tools gcc-multilib"; exit 77; }
+[ ${#kinds[@]} -gt 1 ] || { echo "skipped: neither musl-gcc nor gcc -m32 makes programs: apt-get install musl-tools libc6-dev-i386 lib32gcc-12-dev"; exit 77; }
 
 # By a script: its words do not name them.
 { echo '#!/bin/sh -e'; printf '%s\n' "${kinds[@]/#/$work/}"; } >"$work/parent"
