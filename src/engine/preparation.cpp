@@ -55,21 +55,22 @@ std::size_t most_of_a_pin() {
   return std::size_t{256} << 30;
 }
 
-/// Whole pages, with the advice that was asked for.
-std::vector<Range> whole_pages(const std::vector<Range>& ranges, bool hugepages) {
-  std::vector<Range> whole;
+/// The same ranges, with the advice that was asked for on their pages.
+const std::vector<Range>& advised(const std::vector<Range>& ranges, bool hugepages) {
   for (const Range& range : ranges) {
     const Range pages = range.to_pages();
-    whole.push_back(pages);
     if (hugepages)
       ::madvise(reinterpret_cast<void*>(pages.begin), pages.bytes(), MADV_HUGEPAGE);  // advice, no more
   }
-  return whole;
+  return ranges;
+}
+
+std::size_t most_in_a_piece(const LeasePath& leases, int domain) {
+  return std::max(page_size(), page_floor(std::min(leases.most_in_a_region(domain), most_of_a_pin())));
 }
 
 std::size_t first_piece(const LeasePath& leases, int domain, std::size_t asked) {
-  const std::size_t most = std::min(leases.most_in_a_region(domain), most_of_a_pin());
-  return std::max(page_size(), page_floor(std::min(asked ? asked : kPiece, most)));
+  return std::max(page_size(), page_floor(std::min(asked ? asked : kPiece, most_in_a_piece(leases, domain))));
 }
 
 /// A caller's numbers are where the search begins, and its bounds.
@@ -97,8 +98,8 @@ Preparation::Preparation(LeasePath& leases, int domain, CallSite site, const Req
       faults_for_writing_(writes(access_) || !leases.domains().slot(domain).device->capabilities().remote),
       began_(monotonic_now()),
       place_{node::cpus_of_process(), MemoryPolicy::of_this_thread()},
-      pieces_(whole_pages(request.ranges, request.hugepages),
-              first_piece(leases, domain, request.piece_bytes)),
+      pieces_(advised(request.ranges, request.hugepages), first_piece(leases, domain, request.piece_bytes),
+              most_in_a_piece(leases, domain)),
       speed_(bounds(leases, domain, request, pieces_, place_.cpus), began_) {}
 
 std::unique_ptr<Preparation> Preparation::start(LeasePath& leases, int domain, CallSite site,

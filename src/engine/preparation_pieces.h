@@ -8,6 +8,7 @@
 
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
 #include <deque>
 #include <utility>
 #include <vector>
@@ -37,11 +38,12 @@ class PreparationPieces {
     Piece* piece = nullptr;
   };
 
-  /// Ranges of whole pages. One that is no longer than `piece_bytes` is one piece: a buffer, which one
-  /// registration must serve. Longer ones are cut at multiples of it, so that hugepages stay whole.
-  PreparationPieces(std::vector<Range> ranges, std::size_t piece_bytes)
-      : ranges_(std::move(ranges)), whole_(piece_bytes), piece_bytes_(piece_bytes) {
-    for (const Range& range : ranges_) bytes_ += range.bytes();
+  /// A range that is no longer than `piece_bytes` is one piece, as long as its pages are at most `most`
+  /// bytes: a buffer, which one registration must serve. Longer ones are cut at multiples of `piece_bytes`,
+  /// so that hugepages stay whole.
+  PreparationPieces(std::vector<Range> ranges, std::size_t piece_bytes, std::size_t most = SIZE_MAX)
+      : ranges_(std::move(ranges)), whole_(piece_bytes), most_(most), piece_bytes_(piece_bytes) {
+    for (const Range& range : ranges_) bytes_ += range.to_pages().bytes();
   }
 
   std::size_t bytes() const { return bytes_; }
@@ -73,15 +75,15 @@ class PreparationPieces {
 
   /// Makes the next piece. False: there is no memory left.
   bool cut() REQUIRES(mutex_) {
-    while (next_ < ranges_.size() && at_ >= ranges_[next_].bytes()) {
+    while (next_ < ranges_.size() && at_ >= ranges_[next_].to_pages().bytes()) {
       ++next_;
       at_ = 0;
     }
     if (next_ == ranges_.size()) return false;
-    const Range& range = ranges_[next_];
-    const Address begin = range.begin + at_;
-    const Address end =
-        range.bytes() <= whole_ ? range.end : std::min(range.end, (begin / piece_bytes_ + 1) * piece_bytes_);
+    const Range pages = ranges_[next_].to_pages();
+    const bool whole = ranges_[next_].bytes() <= whole_ && pages.bytes() <= most_;
+    const Address begin = pages.begin + at_;
+    const Address end = whole ? pages.end : std::min(pages.end, (begin / piece_bytes_ + 1) * piece_bytes_);
     rest_ = {begin, end};
     at_ += rest_.bytes();
     pieces_.emplace_back(rest_);
@@ -89,7 +91,7 @@ class PreparationPieces {
   }
 
   const std::vector<Range> ranges_;
-  const std::size_t whole_;
+  const std::size_t whole_, most_;
   std::size_t bytes_ = 0;
   Mutex mutex_;
   std::size_t piece_bytes_ GUARDED_BY(mutex_);

@@ -164,6 +164,20 @@ TEST_F(Preparing, ABufferOfAPieceIsOneRegistration) {
   EXPECT_TRUE(is_registered(memory.page(3), kPage));
 }
 
+// Its first and its last byte lie inside of pages.
+TEST_F(Preparing, AnUnalignedBufferOfAPieceIsOneRegistration) {
+  start();
+  const Heap memory(4);
+  const pinion_range range{memory.page(0) + 100, 2 * kPage};
+  pinion_prepare_options options{};
+  options.size = sizeof options;
+  options.access = PINION_ACCESS_WRITE;
+  options.piece_bytes = 2 * kPage;
+  ASSERT_EQ(pinion_prepare(domain_, &range, 1, &options, &preparation_), 0) << pinion_last_error();
+  ASSERT_EQ(ended(), 0) << pinion_last_error();
+  EXPECT_TRUE(is_registered(memory.page(0) + 100, 2 * kPage));
+}
+
 TEST_F(Preparing, MemoryIsPresentBeforeItIsRegistered) {
   const Heap memory(64);
   operations_.asked.flags = PINION_DEVICE_PINS_NOTHING;  // so the device's path faults nothing in

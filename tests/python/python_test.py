@@ -96,6 +96,16 @@ class Library(unittest.TestCase):
             self.domain.try_acquire(buffers[1], pinion.WRITE).close()
 
     @unittest.skipUnless(has("numpy"), "numpy is not installed")
+    def test_a_buffer_longer_than_a_piece_is_several_registrations(self):
+        buffer = bytearray(BYTES)
+        for piece_bytes, hits in ((BYTES // 4, 0), (BYTES, 1)):
+            with self.domain.prepare(buffer, access=pinion.WRITE, piece_bytes=piece_bytes) as prepared:
+                prepared.wait()
+                before = self.domain.statistics()["hits"]
+                self.domain.acquire(buffer, pinion.WRITE).close()
+                self.assertEqual(self.domain.statistics()["hits"] - before, hits)
+            buffer = bytearray(BYTES)
+
     def test_numpy_arrays(self):
         import numpy
 
