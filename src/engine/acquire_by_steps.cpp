@@ -81,9 +81,10 @@ AcquireResult AcquireBySteps::run(ThreadContext& thread, AcquireRequest request,
     retirement_.note(thread, domains_.number_of(call.domain), call);
     time.add_for_others(call.end - call.begin);
   };
+  const bool is_held = record.kind != runlog::EventKind::lease;
   const auto run = [&] {
     return run_blocking(
-        acquisition, Actor::application, note_call, [this](Range pages) { return watch_.watch(pages); },
+        acquisition, Actor::application, note_call, [&](Range pages) { return watch_.watch(pages, is_held); },
         [&](auto&& wait) { held.rest(wait); });
   };
   AcquireStep step = run();

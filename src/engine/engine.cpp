@@ -94,7 +94,7 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
   }
   watch_forks();
   engine->counters_.start();
-  engine->watch_.begin(options.monitor);
+  engine->watch_.begin(options);
   error = engine->publish();
   const Time now = engine->clock_.now();
   engine->memory_.meter.start(now);

@@ -1,21 +1,25 @@
 #include "engine/memory_watch.h"
 
+#include <cerrno>
+
 #include "base/warning.h"
 #include "callsite/call_site.h"
+#include "device/kernel/shared_files.h"
 #include "monitor/memory_events.h"
 
 namespace pinion {
 
-void MemoryWatch::begin(MonitorKind kind) {
+void MemoryWatch::begin(const MonitorOptions& options) {
   invalidate_call_sites();  // code may have been unloaded between runs
-  const StartedMonitor started = memory_events::watch(kind);
+  keeps_shared_files_ = options.keep_shared_files || !keeps_idle_;
+  const StartedMonitor started = memory_events::watch(options.monitor);
   monitor_ = started.monitor;
   if (started.missing) keep_nothing(started.missing);
 }
 
 void MemoryWatch::end() { memory_events::leave(); }
 
-Error MemoryWatch::watch(Range range) {
+Error MemoryWatch::watch(Range range, bool is_held) {
   const Range pages = range.to_pages();
   if (!registers_.load(std::memory_order_relaxed)) {
     registers_.store(true);
@@ -23,6 +27,8 @@ Error MemoryWatch::watch(Range range) {
   }
   // The helper may learn of the transfer only after the memory has gone again.
   events_.mark(pages);
+  if (!keeps_shared_files_ && !is_held && others_can_cut(pages))
+    return Error::make(EPERM, "other users can cut the file that is mapped there");
   return monitor_->watch(pages);
 }
 

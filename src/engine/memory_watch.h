@@ -36,11 +36,12 @@ class MemoryWatch final : public MemorySink {
         keeps_idle_(keeps_idle),
         registers_(registers) {}
 
-  void begin(MonitorKind kind);
+  void begin(const MonitorOptions& options);
   void end();
 
-  /// Watches the pages of memory before it is registered. An error: their events will go unseen.
-  Error watch(Range range);
+  /// Watches the pages of memory before it is registered. An error: their events may go unseen.
+  /// `is_held`: by peers, who keep it registered for longer than a transfer.
+  Error watch(Range range, bool is_held = false);
   /// Regains sight that was lost meanwhile: called before anything is registered, and now and then by the
   /// helper.
   void check_hooks();
@@ -95,6 +96,7 @@ class MemoryWatch final : public MemorySink {
   HelperBell& bell_;
   const bool keeps_idle_;
   MemoryMonitor* monitor_ = nullptr;  ///< set before the run is published
+  bool keeps_shared_files_ = true;    ///< set with it
   std::atomic<bool> registers_;
   Error why_nothing_;  ///< written before `unreported_` is set
   std::atomic<bool> unreported_{false};

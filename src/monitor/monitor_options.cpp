@@ -29,6 +29,11 @@ OptionTable<MonitorOptions> monitor_options() {
            "act as the memory monitor of libfabric's own registration cache, in programs that use it",
            Listing::advanced},
           kYesNo),
+      switch_option(&O::keep_shared_files,
+                    {"keep-shared-files",
+                     "keep registrations of mapped files that other users can write to, and so cut unseen",
+                     Listing::advanced},
+                    kYesNo),
   };
 }
 

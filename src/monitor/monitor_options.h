@@ -23,6 +23,7 @@ enum class MonitorKind : std::uint8_t {
 struct MonitorOptions {
   MonitorKind monitor = MonitorKind::automatic;
   bool feed_libfabric = true;
+  bool keep_shared_files = false;
 };
 
 OptionTable<MonitorOptions> monitor_options();

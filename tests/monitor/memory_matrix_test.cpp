@@ -4,6 +4,7 @@
 // points. On a kernel's RDMA stack, too: tests/softroce.
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -571,6 +572,87 @@ TEST(UnindexedRegistration, FindsTheEventThatDidNotFindIt) {
   EXPECT_TRUE(holds(wire.as<std::uint64_t>(), memory, kNew));
   domain.release(again.result().region);
   retire_all(domain, Actor::application, [](auto&&...) {});
+}
+
+// ---- files that other processes cut unseen ----
+
+/// A file in memory that all users may write to.
+class OpenFile {
+ public:
+  OpenFile() : file_(::mkstemp(name_.data())) {
+    EXPECT_EQ(::fchmod(file_, 0666), 0);
+    EXPECT_EQ(::ftruncate(file_, static_cast<off_t>(kBytes)), 0);
+  }
+  ~OpenFile() {
+    ::munmap(at_, kBytes);
+    ::close(file_);
+    ::unlink(name_.c_str());
+  }
+  OpenFile(const OpenFile&) = delete;
+  OpenFile& operator=(const OpenFile&) = delete;
+  Range map() {
+    at_ = ::mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED, file_, 0);
+    return at_ == MAP_FAILED ? Range{} : Range::of(at_, kBytes);
+  }
+  /// Another process gives all pages back to the file system.
+  bool cut_elsewhere() const {
+    const std::string command =
+        "truncate -s 0 " + name_ + " && truncate -s " + std::to_string(kBytes) + ' ' + name_;
+    return std::system(command.c_str()) == 0;
+  }
+
+ private:
+  static constexpr std::size_t kBytes = std::size_t{16} << 12;
+  std::string name_ = "/dev/shm/pinion_matrix_XXXXXX";
+  int file_;
+  void* at_ = MAP_FAILED;
+};
+
+TEST(FilesThatOthersCut, AreRegisteredForTheirTransferAlone) {
+  NEEDS_TRANSFERS();
+  TransferEngine ring(TransferEngine::options(RetentionKind::leave_pinned));
+  OpenFile file;
+  const Range memory = file.map();
+  ASSERT_FALSE(memory.empty());
+  const Wire wire(memory.bytes());
+  for (const std::uint64_t stamp : {kOld, kNew}) {
+    fill(memory, stamp);
+    TransferLease lease = ring.acquire(memory);
+    ASSERT_TRUE(lease) << lease.error().message;
+    ASSERT_EQ(ring.device().send(lease.key(), memory, wire, 0), 0);
+    EXPECT_TRUE(holds(wire.as<std::uint64_t>(), memory, stamp)) << "STALE";
+    lease.release();
+    EXPECT_TRUE(eventually([&] { return ring.device().live(memory) == 0; }));
+    ASSERT_TRUE(file.cut_elsewhere());
+  }
+}
+
+TEST(FilesThatOthersCut, ArePinnedAsLongAsPeersHoldThem) {
+  NEEDS_TRANSFERS();
+  TransferEngine ring(TransferEngine::options(RetentionKind::leave_pinned));
+  OpenFile file;
+  const Range memory = file.map();
+  ASSERT_FALSE(memory.empty());
+  PeerHolds& holds = ring.engine().lease_path().peer_holds();
+  const int domain = ring.domain_number();
+  PeerHold hold;
+  const Error error = holds.begin(*this_thread(), domain, memory, Access::all, hold);
+  ASSERT_FALSE(error) << error.message;
+  EXPECT_EQ(ring.device().live(memory), 1u);
+  holds.end(*this_thread(), hold);
+}
+
+TEST(FilesThatOthersCut, AreKeptWhereTheUserSaysThatNobodyDoes) {
+  NEEDS_TRANSFERS();
+  Options options = TransferEngine::options(RetentionKind::leave_pinned);
+  options.keep_shared_files = true;
+  TransferEngine ring(options);
+  if (!ring.keeps()) GTEST_SKIP() << "nothing is kept here";
+  OpenFile file;
+  const Range memory = file.map();
+  ASSERT_FALSE(memory.empty());
+  ring.acquire(memory).release();
+  EXPECT_EQ(ring.device().live(memory), 1u);
 }
 
 }  // namespace

@@ -99,6 +99,7 @@ class TransferEngine {
   Engine& engine() { return *engine_; }
   EngineDevice& device() { return *device_; }
   Domain& domain() { return engine_->domains().domain(domain_); }
+  int domain_number() const { return domain_; }
   runlog::Counters counters() { return engine_->counters().of(domain_); }
 
   TransferLease acquire(Range range, Access access = Access::all, CallSite site = 1) {

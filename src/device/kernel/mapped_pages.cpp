@@ -12,13 +12,14 @@
 #include <sys/sysmacros.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <bit>
+#include <climits>
 #include <cstdio>
 #include <cstdlib>
 #include <fstream>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -78,13 +79,13 @@ class FileSystems {
     });
   }
   /// Finds a mapped file's file system by the file's directory: programs unlink such files.
-  std::size_t page_bytes(dev_t device, std::string_view path) {
+  std::size_t page_bytes(dev_t device, const std::string& path) {
     for (const auto& [known, bytes] : known_)
       if (known == device) return bytes;
     const std::size_t name = path.rfind('/');
-    if (name == std::string_view::npos || ::major(device) != 0) return page_size();
+    if (name == std::string::npos || ::major(device) != 0) return page_size();
     struct statfs system {};
-    const std::string directory(path.substr(0, std::max<std::size_t>(name, 1)));
+    const std::string directory = path.substr(0, std::max<std::size_t>(name, 1));
     const bool is_huge = ::statfs(directory.c_str(), &system) == 0 && system.f_type == HUGETLBFS_MAGIC;
     known_.emplace_back(device, is_huge ? static_cast<std::size_t>(system.f_bsize) : page_size());
     return known_.back().second;
@@ -126,25 +127,50 @@ bool ask_for_mapping(int maps, Address at, PagedMemory& mapping) {
   return true;
 }
 
+bool ask_for_file(int maps, Address at, MappedFile& file) {
+  char name[PATH_MAX] = "";
+  MapQuery query{};
+  query.size = sizeof query;
+  query.address = at;
+  query.vma_name_address = reinterpret_cast<Address>(name);
+  query.vma_name_size = sizeof name;
+  if (::ioctl(maps, kMapQuery, &query) != 0 || query.inode == 0) return false;
+  file = {{query.vma_start, query.vma_end},
+          (query.vma_flags & kIsShared) != 0,
+          ::makedev(query.dev_major, query.dev_minor),
+          query.inode,
+          name};
+  return !file.name.empty();
+}
+
+void for_each_mapped_file(const std::function<void(const MappedFile&)>& visit) {
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> maps(std::fopen(kMaps, "re"), std::fclose);
+  if (maps == nullptr) return;
+  char* line = nullptr;
+  std::size_t room = 0;
+  while (::getline(&line, &room, maps.get()) > 0) {
+    unsigned long begin = 0, end = 0, inode = 0;
+    unsigned major = 0, minor = 0;
+    char rights[5] = "";
+    int path = 0;
+    if (std::sscanf(line, "%lx-%lx %4s %*s %x:%x %lu %n", &begin, &end, rights, &major, &minor, &inode,
+                    &path) < 6 ||
+        inode == 0)
+      continue;
+    std::string name = line + path;
+    name.erase(std::min(name.find('\n'), name.size()));
+    visit({{begin, end}, rights[3] == 's', ::makedev(major, minor), inode, std::move(name)});
+  }
+  std::free(line);
+}
+
 LargePages read_large_mappings() {
   LargePages found;
   FileSystems systems;
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> maps(std::fopen(kMaps, "re"), std::fclose);
-  if (maps == nullptr) return found;
-  char* line = nullptr;
-  std::size_t room = 0;
-  for (ssize_t length; (length = ::getline(&line, &room, maps.get())) > 0;) {
-    unsigned long begin = 0, end = 0, inode = 0;
-    unsigned major = 0, minor = 0;
-    int path = 0;
-    if (std::sscanf(line, "%lx-%lx %*s %*s %x:%x %lu %n", &begin, &end, &major, &minor, &inode, &path) < 5 ||
-        inode == 0)
-      continue;
-    const std::size_t bytes =
-        systems.page_bytes(::makedev(major, minor), {line + path, static_cast<std::size_t>(length - path)});
-    if (bytes > page_size()) found.add({{begin, end}, bytes});
-  }
-  std::free(line);
+  for_each_mapped_file([&](const MappedFile& file) {
+    const std::size_t bytes = systems.page_bytes(file.device, file.name);
+    if (bytes > page_size()) found.add({file.range, bytes});
+  });
   return found;
 }
 
@@ -176,7 +202,7 @@ LargeRange MappedPages::Maps::around_by_text(Range request) {
   if (now >= read_again) {
     large = read_large_mappings();
     const Time read = monotonic_now();
-    read_again = read + kRest * (read - now);
+    read_again = read + kRestAfterReading * (read - now);
   }
   return large.around(request);
 }

@@ -12,7 +12,10 @@
 #include <sys/types.h>
 
 #include <atomic>
+#include <cstdint>
+#include <functional>
 #include <memory>
+#include <string>
 
 #include "base/clock.h"
 #include "base/kept_file.h"
@@ -33,8 +36,26 @@ struct AnsweredMapping : PagedMemory {
 bool ask_for_mapping(int maps, Address at, AnsweredMapping& mapping);
 /// Like the above, but fills in the pages alone.
 bool ask_for_mapping(int maps, Address at, PagedMemory& mapping);
+
+/// A mapping of a file, by the kernel's answer or its text.
+struct MappedFile {
+  Range range;
+  bool is_shared = false;
+  std::uint64_t device = 0;
+  std::uint64_t inode = 0;
+  std::string name;  ///< with " (deleted)" behind it where the file has none any more
+};
+
+/// Like ask_for_mapping(). False too where no file with a name is mapped there.
+bool ask_for_file(int maps, Address at, MappedFile& file);
+/// Calls visit(file) for each by the text of the calling thread's maps, on any kernel.
+void for_each_mapped_file(const std::function<void(const MappedFile&)>& visit);
+
 /// All mappings of larger pages, by the text of the calling thread's maps, on any kernel.
 LargePages read_large_mappings();
+
+/// Between two readings of the text, times the first one's length.
+inline constexpr int kRestAfterReading = 50;
 
 class MappedPages {
  public:
@@ -54,7 +75,6 @@ class MappedPages {
 
  private:
   static constexpr Duration kLook = 100 * kMillisecond;
-  static constexpr int kRest = 50;  ///< between two readings, times the first one's length
   /// A process and its mappings; a forked child needs its own.
   struct Maps {
     Maps(pid_t of, bool allows_questions);
