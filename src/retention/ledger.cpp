@@ -23,7 +23,7 @@ void Ledger::note_terms() {
 void Ledger::learn_unseen(Buffer& buffer, Time now) {
   if (!buffer.late) return;
   buffer.late = false;
-  unseen_ += (std::clamp<Duration>(now - buffer.busy_until, 0, kLeastPatience) - unseen_) / 8;
+  unseen_ += (std::clamp<Duration>(now - buffer.busy_until, 0, least_patience()) - unseen_) / 8;
 }
 
 Duration Ledger::worth(std::size_t pages, std::size_t entries) const {

@@ -18,7 +18,6 @@ namespace pinion {
 
 class Ledger {
  public:
-  static constexpr Duration kLeastPatience = 10 * kMillisecond;
   // A machine that others begin to use too makes intervals twice as long as any before.
   static constexpr int kPatience = 3;
 
@@ -49,7 +48,11 @@ class Ledger {
   /// Returns how long after its predicted use a region is kept for it: until that has cost as much as a late
   /// use would.
   Duration patience(const Buffer& buffer) const {
-    return std::max(std::min(kPatience * buffer.longest_interval, worth(buffer)), kLeastPatience);
+    return std::max(std::min(kPatience * buffer.longest_interval, worth(buffer)), least_patience());
+  }
+  /// On a core that it shares, the helper's own work delays the use that it waits for.
+  Duration least_patience() const {
+    return budget_ && !budget_->core_idle() ? 10 * kMillisecond : kMillisecond;
   }
   /// The helper must begin to register a buffer so long before its use.
   Duration lead(std::size_t entries) const {

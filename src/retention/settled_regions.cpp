@@ -9,7 +9,7 @@ namespace {
 // the time, so late at most.
 constexpr Duration kOfSettled = 16;
 constexpr Duration kLongestSettled = 250 * kMillisecond;
-constexpr Duration kRest = Ledger::kLeastPatience;
+constexpr Duration kRest = 10 * kMillisecond;
 }  // namespace
 
 void SettledRegions::note(Buffer& buffer, const runlog::Event& lease, RegionRef region, May may) {
