@@ -6,10 +6,17 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <chrono>
+#include <thread>
+
+#include "base/clock.h"
 
 namespace pinion::transfer {
 
 namespace {
+
+/// Peers' last messages and credits come within it, but for peers that get no processor.
+constexpr Duration kSettle = 30 * kMillisecond;
 
 template <class Fid>
 void close_one(Fid*& object) {
@@ -73,14 +80,20 @@ Error FabricObjects::open(const std::string& choice, std::size_t queue_entries) 
   return error;
 }
 
-/// Takes what has arrived off the queue. The ofi_rxm of libfabric 1.17 handles messages that it finds while
-/// it closes, and posts their buffers again on connections that it has freed.
+/// Takes what arrives off the queue, for a while where an RDMA device moves it. The ofi_rxm of libfabric 1.17
+/// handles messages that it finds while it closes, its own credits too, and posts their buffers on
+/// connections that it has freed.
 void FabricObjects::discard() const {
+  if (queue == nullptr) return;
   fi_cq_msg_entry entry{};
   fi_cq_err_entry failure{};
-  for (ssize_t code = 1; queue != nullptr && code > 0;) {
-    code = fi_cq_read(queue, &entry, 1);
+  const Time end = monotonic_now() + (fabric_pins(provider()) ? kSettle : 0);
+  for (;;) {
+    ssize_t code = fi_cq_read(queue, &entry, 1);
     if (code == -FI_EAVAIL) code = fi_cq_readerr(queue, &failure, 0);
+    if (code > 0) continue;
+    if (monotonic_now() >= end) return;
+    std::this_thread::sleep_for(std::chrono::nanoseconds(kMillisecond));
   }
 }
 
