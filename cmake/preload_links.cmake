@@ -1,21 +1,21 @@
 # The preloads by paths with `$LIB`, which each dynamic loader of glibc replaces by its own word: pinion/$LIB beside the libraries
 # leads to them for programs of 64 bits, and to a library without content for those of 32, whose loader would complain of the other
-# kind. musl's loader knows no `$LIB`, finds nothing there, and goes on.
+# kind. musl's loader knows no `$LIB`, finds nothing there, and goes on. A remote shell that replaces `$LIB` by nothing finds them, too.
 set(place ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/pinion)
 set(preloads)
 foreach(target pinion-preload pinion-symbols pinion-heap)
   if(TARGET ${target})
     list(APPEND preloads lib${target}.so)
-    # The links are one directory or two below the library that the preloads need.
-    set_target_properties(${target} PROPERTIES BUILD_RPATH "\$ORIGIN;\$ORIGIN/../..;\$ORIGIN/../../.."
-                                               INSTALL_RPATH "\$ORIGIN;\$ORIGIN/../..;\$ORIGIN/../../..")
+    # The links are up to three directories below the library that the preloads need.
+    set_target_properties(${target} PROPERTIES BUILD_RPATH "\$ORIGIN;\$ORIGIN/..;\$ORIGIN/../..;\$ORIGIN/../../.."
+                                               INSTALL_RPATH "\$ORIGIN;\$ORIGIN/..;\$ORIGIN/../..;\$ORIGIN/../../..")
   endif()
 endforeach()
 
-# Fedora and SUSE; Arch and Nix; Debian and Ubuntu.
-foreach(lib lib64 lib lib/${CMAKE_SYSTEM_PROCESSOR}-linux-gnu)
+# Nobody; Fedora and SUSE; Arch and Nix; Debian and Ubuntu.
+foreach(lib . lib64 lib lib/${CMAKE_SYSTEM_PROCESSOR}-linux-gnu)
   file(MAKE_DIRECTORY ${place}/${lib})
-  string(REGEX REPLACE "[^/]+" ".." up pinion/${lib})
+  cmake_path(RELATIVE_PATH CMAKE_LIBRARY_OUTPUT_DIRECTORY BASE_DIRECTORY ${place}/${lib} OUTPUT_VARIABLE up)
   foreach(name IN LISTS preloads)
     file(CREATE_LINK ${up}/${name} ${place}/${lib}/${name} SYMBOLIC)
   endforeach()

@@ -36,8 +36,8 @@ for monitor in auto symbols; do
   grep -v '^pinion: ' "$work/err" && fail "$monitor: $(cat "$work/err")"
 done
 
-# Each kind of system has its word: Fedora and SUSE, Arch and Nix, Debian and Ubuntu.
-for lib in lib64 lib lib/x86_64-linux-gnu; do
+# Each kind of system has its word: Fedora and SUSE, Arch and Nix, Debian and Ubuntu. A remote shell puts nothing in its place.
+for lib in '' lib64 lib lib/x86_64-linux-gnu; do
   LD_PRELOAD=$build/lib/pinion/$lib/libpinion-preload.so "$work/native" >"$work/out" 2>"$work/err" || fail "$lib: status $?"
   [ "$(cat "$work/out")" = with ] && [ ! -s "$work/err" ] || fail "$lib: $(cat "$work/out" "$work/err")"
 done
