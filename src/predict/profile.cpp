@@ -8,20 +8,22 @@ namespace pinion {
 
 namespace {
 
-// The file: Header | Transition[] | Reuse[]. Little-endian, natural alignment.
+// The file: Header | Transition[] | Reuse[]. Little-endian, natural alignment. Version 0.1 wrote a third list,
+// which was never read.
 constexpr char kMagic[8] = {'P', 'I', 'N', 'I', 'O', 'N', 'P', 'R'};
-constexpr std::uint32_t kVersion = 2;
+constexpr std::uint32_t kVersion = 1;
 constexpr std::uint64_t kMostEntries = 1 << 20;  ///< of each kind; tables keep fewer
+constexpr std::uint64_t kUnreadBytes = 24;       ///< an entry of the third list
 constexpr std::int64_t kLongest = std::int64_t{1} << 60;
 
 struct Header {
   char magic[8];
   std::uint32_t version;
   std::uint32_t reserved;
-  std::uint64_t transitions, reuses;
+  std::uint64_t transitions, reuses, unread;
   std::uint64_t checksum;  ///< of what follows
 };
-static_assert(sizeof(Header) == 40);
+static_assert(sizeof(Header) == 48);
 static_assert(sizeof(Profile::Transition) == 40 && sizeof(Profile::Reuse) == 16);
 
 std::uint64_t checksum(const char* bytes, std::size_t size) {
@@ -75,8 +77,10 @@ Error Profile::from_bytes(const std::string& bytes) {
     return Error::make(
         EINVAL, "profile: format %u, written by %s Pinion; this one (%s) reads format %u; it is not used",
         header.version, header.version > kVersion ? "a newer" : "an older", PINION_VERSION, kVersion);
-  if (header.transitions > kMostEntries || header.reuses > kMostEntries) return broken("damaged");
-  const std::uint64_t size = header.transitions * sizeof(Transition) + header.reuses * sizeof(Reuse);
+  if (header.transitions > kMostEntries || header.reuses > kMostEntries || header.unread > kMostEntries)
+    return broken("damaged");
+  const std::uint64_t size = header.transitions * sizeof(Transition) + header.reuses * sizeof(Reuse) +
+                             header.unread * kUnreadBytes;
   const std::uint64_t there = bytes.size() - sizeof header;
   if (there < size) return broken("cut short");
   if (there > size || checksum(bytes.data() + sizeof header, size) != header.checksum)

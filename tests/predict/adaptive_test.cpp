@@ -328,15 +328,15 @@ TEST_F(ProfileTest, WhatIsNotWholeIsAnError) {
 }
 
 TEST_F(ProfileTest, AnotherFormatIsAnErrorThatNamesBoth) {
-  for (const auto& [format, writer] : {std::pair{'\3', "format 3, written by a newer Pinion"},
-                                       std::pair{'\1', "format 1, written by an older Pinion"}}) {
+  for (const auto& [format, writer] : {std::pair{'\2', "format 2, written by a newer Pinion"},
+                                       std::pair{'\0', "format 0, written by an older Pinion"}}) {
     std::string other = learnt();
     other[8] = format;
     AdaptivePredictor predictor;
     const Error error = predictor.load_profile(other);
     ASSERT_TRUE(error);
     EXPECT_NE(std::string(error.message).find(writer), std::string::npos) << error.message;
-    EXPECT_NE(std::string(error.message).find("reads format 2"), std::string::npos) << error.message;
+    EXPECT_NE(std::string(error.message).find("reads format 1"), std::string::npos) << error.message;
   }
 }
 
