@@ -21,7 +21,8 @@ bool others_can_cut(const MappedFile& file) {
   if (!file.is_shared || ::stat(file.name.c_str(), &status) != 0 || status.st_ino != file.inode) return false;
   if (!S_ISREG(status.st_mode)) return false;
   const bool is_ours = status.st_uid == ::geteuid() || status.st_uid == 0;
-  return !is_ours || (status.st_mode & (S_IWGRP | S_IWOTH)) != 0;
+  const mode_t to_others = status.st_gid == status.st_uid ? S_IWOTH : S_IWGRP | S_IWOTH;
+  return !is_ours || (status.st_mode & to_others) != 0;
 }
 
 std::vector<Range> read_cuttable() {
