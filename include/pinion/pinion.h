@@ -22,7 +22,7 @@
 #include <stdint.h>
 
 #define PINION_VERSION_MAJOR 0
-#define PINION_VERSION_MINOR 1
+#define PINION_VERSION_MINOR 2
 #define PINION_VERSION_PATCH 0
 
 #if defined(__GNUC__)

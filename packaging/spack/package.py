@@ -10,8 +10,8 @@ class Pinion(CMakePackage):
 
     license("BSD-3-Clause")
 
-    # Nothing is published yet. In a checkout: `spack dev-build pinion@0.1.0`.
-    version("0.1.0")
+    # Nothing is published yet. In a checkout: `spack dev-build pinion@0.2.0`.
+    version("0.2.0")
 
     variant("verbs", default=True, description="Devices of libibverbs, and the front below it")
     variant("libfabric", default=True, description="Device fabric, and memory events for libfabric's cache")

@@ -14,7 +14,7 @@ source=$(cd "$(dirname "$0")/../.." && pwd)
 "$python" -m pip wheel --quiet --no-deps --no-build-isolation --no-index \
   -C build-dir="$build-manylinux" --wheel-dir "$work" "$source" >"$work/out" 2>&1 || { fail "pip wheel: $(tail -n 20 "$work/out")"; exit 1; }
 wheel=$(echo "$work"/*.whl)
-[ "${wheel##*/}" = pinion_rdma-0.1.0-py3-none-manylinux_2_28_x86_64.whl ] || fail "the wheel's name: $wheel"
+[ "${wheel##*/}" = pinion_rdma-0.2.0-py3-none-manylinux_2_28_x86_64.whl ] || fail "the wheel's name: $wheel"
 "$python" -m venv "$work/venv" && "$work/venv/bin/pip" install --quiet --no-index "$wheel" >"$work/out" 2>&1 ||
   { fail "pip install: $(cat "$work/out")"; exit 1; }
 
