@@ -8,8 +8,8 @@ namespace pinion {
 
 namespace {
 
-// The file: Header | Transition[] | Reuse[]. Little-endian, natural alignment. Version 0.1 wrote a third list,
-// which was never read.
+// The file: Header | Transition[] | Reuse[]. Little-endian, natural alignment. Version 0.1 wrote a third
+// list, which was never read.
 constexpr char kMagic[8] = {'P', 'I', 'N', 'I', 'O', 'N', 'P', 'R'};
 constexpr std::uint32_t kVersion = 1;
 constexpr std::uint64_t kMostEntries = 1 << 20;  ///< of each kind; tables keep fewer
@@ -79,8 +79,8 @@ Error Profile::from_bytes(const std::string& bytes) {
         header.version, header.version > kVersion ? "a newer" : "an older", PINION_VERSION, kVersion);
   if (header.transitions > kMostEntries || header.reuses > kMostEntries || header.unread > kMostEntries)
     return broken("damaged");
-  const std::uint64_t size = header.transitions * sizeof(Transition) + header.reuses * sizeof(Reuse) +
-                             header.unread * kUnreadBytes;
+  const std::uint64_t size =
+      header.transitions * sizeof(Transition) + header.reuses * sizeof(Reuse) + header.unread * kUnreadBytes;
   const std::uint64_t there = bytes.size() - sizeof header;
   if (there < size) return broken("cut short");
   if (there > size || checksum(bytes.data() + sizeof header, size) != header.checksum)
