@@ -13,7 +13,9 @@ extern "C" {
 [[gnu::visibility("hidden"), gnu::used]] Dlvsym pinion_real_dlvsym = nullptr;
 
 [[gnu::visibility("hidden"), gnu::used]] Dlvsym pinion_find_dlvsym() {
-  return pinion_real_dlvsym = reinterpret_cast<Dlvsym>(first_definition(Where::behind_preload, "dlvsym"));
+  void* found = first_definition(Where::behind_preload, "dlvsym");
+  if (!found) found = first_definition(Where::anywhere, "dlvsym");  // as pinion_find_dlsym() does
+  return pinion_real_dlvsym = reinterpret_cast<Dlvsym>(found);
 }
 
 /// Called for names that begin with i or cu (lookup.S).

@@ -1,7 +1,15 @@
 #!/usr/bin/env bash
-# Children of another loader than the preload's, of musl and of 32 bits: they run as without Pinion and print nothing of their
-# loaders', beside children that run under it. A path of the preload serves each kind of system by `$LIB`.
+# Programs unlike others: the C library itself; and children of another loader than the preload's, of musl and of 32 bits, which
+# run as without Pinion and print nothing of their loaders', beside children that run under it. A path of the preload serves each
+# kind of system by `$LIB`.
 source "$(dirname "$0")/script.bash"
+
+# The C library as a program, which prints its version: no library stands behind the preload.
+libc=$(ldd "$build/bin/pinion" | awk '$1 ~ /^libc\.so/ {print $3}')
+for heap in yes no; do
+  "$build/bin/pinion" run --hugepages="$heap" -- "$libc" >"$work/out" 2>"$work/err" || fail "$libc: status $?: $(cat "$work/err")"
+  grep -q '^GNU C Library' "$work/out" || fail "$libc: $(cat "$work/out" "$work/err")"
+done
 
 cat >"$work/child.c" <<'END'
 #include <stdio.h>
