@@ -63,7 +63,7 @@ int wait_forwarding(pid_t child, const sigset_t& signals, const std::function<Du
   }
 }
 
-/// By a path that each program's loader completes (cmake/preload_links.cmake), if this machine's does.
+/// Returns a path that each program's loader completes (cmake/preload_links.cmake), if this machine's does.
 std::string path_for_every_loader(const std::filesystem::path& library) {
   const std::string path = library.parent_path() / (kLoadersPart + library.filename().string());
   ::dlerror();

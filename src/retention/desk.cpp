@@ -139,6 +139,8 @@ Desk::Job Desk::next_under_pressure(Time now) {
 
 Desk::Job Desk::next_decided(Time now) {
   using Kind = Retention::Action::Kind;
+  // Swaps in vain have used the budget up.
+  if (time_budget_.resting()) swap_.give_up();
   if (const auto [in, action] = swap_.next(all(), now); in) {
     Job job = job_of(*in, action);
     job.swapped = true;
@@ -161,7 +163,7 @@ void Desk::done(const Job& job, RegionRef region, bool ok, Duration took, Time n
     for (const Range pages : std::exchange(shrunk_, {})) job.in->retention->evicted(pages, now);
     return;
   }
-  if (!ok && swap_.take_up(*job.in, job.action, now)) return;
+  if (!ok && !time_budget_.resting() && swap_.take_up(*job.in, job.action, now)) return;
   if (job.kind == Job::Kind::deregister)
     time_budget_.did_for_threads(-swap_.wasted(*job.in, job.action.pages));
   if (ok && (time_budget_.limit_binds() || (job.swapped && !job.in->domain->budget().peak_goal().pursued())))

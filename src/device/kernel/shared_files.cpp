@@ -39,7 +39,7 @@ bool overlaps(const std::vector<Range>& ranges, Range range) {
   return false;
 }
 
-/// What was read last. Never destroyed: threads may be inside when the process ends.
+/// Holds what was read last. It is never destroyed: threads may be inside when the process ends.
 class LastReading {
  public:
   bool overlaps(Range range) {
