@@ -64,7 +64,7 @@ foreach(component BENCH DEVELOPMENT)
   set(CPACK_DEBIAN_${component}_PACKAGE_DEPENDS "pinion (= ${PROJECT_VERSION})")
   set(CPACK_RPM_${component}_PACKAGE_REQUIRES "pinion = ${PROJECT_VERSION}")
 endforeach()
-# Of the distribution's own package `filesystem`, or of others.
+# These folders belong to the distribution's own package `filesystem`, or to others.
 set(CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION
     /usr/lib64 /usr/libexec /usr/include /usr/share/man /usr/share/man/man1 /usr/share/man/man3 /usr/share/man/man5 /usr/share/man/man7
     /usr/${CMAKE_INSTALL_LIBDIR}/cmake /usr/${CMAKE_INSTALL_LIBDIR}/pkgconfig /usr/share/bash-completion

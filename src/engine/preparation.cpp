@@ -55,7 +55,7 @@ std::size_t most_of_a_pin() {
   return std::size_t{256} << 30;
 }
 
-/// The same ranges, with the advice that was asked for on their pages.
+/// Gives the pages of the ranges the advice that was asked for, and returns the ranges.
 const std::vector<Range>& advised(const std::vector<Range>& ranges, bool hugepages) {
   for (const Range& range : ranges) {
     const Range pages = range.to_pages();

@@ -102,4 +102,9 @@ void* first_definition(Where where, const char* name) {
   return found;
 }
 
+void* libc_definition(const char* name) {
+  void* const found = first_definition(Where::behind_preload, name);
+  return found ? found : first_definition(Where::anywhere, name);
+}
+
 }  // namespace pinion

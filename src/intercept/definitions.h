@@ -19,6 +19,9 @@ void* definition_beside(const void* code, const char* name);
 /// out.
 enum class Where { anywhere, behind_preload };
 void* first_definition(Where where, const char* name);
+/// The C library's function `name`, or one that stands before it behind the preload. Where its version is
+/// asked for, the C library itself is the program, and nothing stands behind the preload.
+void* libc_definition(const char* name);
 
 /// Whether a library that is searched before the preload exports the function. The program itself is left
 /// out.

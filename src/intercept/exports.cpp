@@ -19,9 +19,7 @@ extern "C" {
 [[gnu::visibility("hidden"), gnu::used]] constinit std::atomic<pinion::Dlsym> pinion_real_dlsym{nullptr};
 
 [[gnu::visibility("hidden"), gnu::used]] pinion::Dlsym pinion_find_dlsym() {
-  void* found = pinion::first_definition(pinion::Where::behind_preload, "dlsym");
-  // The C library itself may be the program, where its version is asked for.
-  if (!found) found = pinion::first_definition(pinion::Where::anywhere, "dlsym");
+  void* const found = pinion::libc_definition("dlsym");
   if (!found) {
     std::fprintf(stderr, "pinion: the C library has no dlsym that is known\n");
     std::abort();

@@ -13,9 +13,7 @@ extern "C" {
 [[gnu::visibility("hidden"), gnu::used]] Dlvsym pinion_real_dlvsym = nullptr;
 
 [[gnu::visibility("hidden"), gnu::used]] Dlvsym pinion_find_dlvsym() {
-  void* found = first_definition(Where::behind_preload, "dlvsym");
-  if (!found) found = first_definition(Where::anywhere, "dlvsym");  // as pinion_find_dlsym() does
-  return pinion_real_dlvsym = reinterpret_cast<Dlvsym>(found);
+  return pinion_real_dlvsym = reinterpret_cast<Dlvsym>(libc_definition("dlvsym"));
 }
 
 /// Called for names that begin with i or cu (lookup.S).

@@ -35,7 +35,7 @@ child musl musl-gcc
 child small gcc -m32
 [ ${#kinds[@]} -gt 1 ] || { echo "skipped: neither musl-gcc nor gcc -m32 makes programs: apt-get install musl-tools libc6-dev-i386 lib32gcc-12-dev"; exit 77; }
 
-# By a script: its words do not name them.
+# A script starts them, so pinion's words do not name them.
 { echo '#!/bin/sh -e'; printf '%s\n' "${kinds[@]/#/$work/}"; } >"$work/parent"
 chmod +x "$work/parent"
 for monitor in auto symbols; do

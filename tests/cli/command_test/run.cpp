@@ -258,7 +258,7 @@ TEST_F(Cli, ProgramsOfAnotherLoaderRunWithoutPinion) {
     EXPECT_EQ(o.err.find("left a log"), std::string::npos) << o.err;
   }
   if (has_musl) {
-    // As data it changes nothing.
+    // A word that is data changes nothing.
     for (const std::vector<std::string>& words :
          {std::vector<std::string>{"cat", "./musl"}, {"env", "cat", "./musl"}, {"sh", "-c", "cat ./musl"}}) {
       std::vector<std::string> command = {"run"};
