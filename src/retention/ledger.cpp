@@ -14,7 +14,11 @@ Duration rounded(double value) {
 }  // namespace
 
 void Ledger::note_terms() {
-  const Terms terms{price(), buffers_.all_pages(), unseen_, costs_.registration.observed()};
+  Terms terms;
+  if (budget_) terms.price = budget_->price(), terms.twice_as_dear = budget_->twice_as_dear();
+  terms.all_pages = buffers_.all_pages();
+  terms.unseen = unseen_;
+  terms.observed = costs_.registration.observed();
   if (terms == terms_) return;
   terms_ = terms;
   ++terms_number_;
@@ -28,8 +32,9 @@ void Ledger::learn_unseen(Buffer& buffer, Time now) {
 
 Duration Ledger::worth(std::size_t pages, std::size_t entries) const {
   const auto share = static_cast<double>(std::max(buffers_.all_pages(), pages)) / static_cast<double>(pages);
-  return rounded(price() * share * static_cast<double>(costs_.registration.expected(entries)) +
-                 static_cast<double>(unseen_));
+  const auto lost = static_cast<double>(costs_.registration.expected(entries));
+  const double price = terms_.price * (1 + lost / terms_.twice_as_dear);
+  return rounded(price * share * lost + static_cast<double>(unseen_));
 }
 
 bool Ledger::worth_registering(const Buffer& buffer, const Estimate& next) const {

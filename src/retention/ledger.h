@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <optional>
 
 #include "base/assert.h"
@@ -103,7 +104,6 @@ class Ledger {
 
  private:
   static Time gone_until(const Estimate& next) { return std::min(next.early, next.time); }
-  double price() const { return budget_ ? budget_->price() : TimeBudget::kPrice; }
   /// Seconds of holding everything that are saved while so many pages are gone.
   double freed(std::size_t pages, Duration gone) const;
   /// The cost of one use of each buffer of the region, when this region is gone, beyond the time reserved for
@@ -113,7 +113,8 @@ class Ledger {
 
   /// The terms of all prices.
   struct Terms {
-    double price = -1;
+    double price = TimeBudget::kPrice;
+    double twice_as_dear = std::numeric_limits<double>::infinity();
     std::size_t all_pages = 0;
     Duration unseen = 0;
     std::uint64_t observed = 0;  ///< registrations

@@ -2,14 +2,17 @@
 
 #include <bit>
 #include <cmath>
+#include <limits>
 
 namespace pinion {
 
 namespace {
 // The factor on the price where a limit binds. With intervals between half and twice their length, take a
-// loop over three buffers with room for two: at this factor it is late in 2 % of its uses, and at 50 in
+// loop over three buffers with room for two: at this factor it is late in 2 % of its uses, and at 200 in
 // nearly all.
-constexpr double kWhereALimitBinds = 1000;
+constexpr double kWhereALimitBinds = 4000;
+// A loss of this part of the bound is twice as dear.
+constexpr double kTwiceAsDear = 0.05;
 // The part of the share that pays for looks.
 constexpr double kLooks = 0.25;
 // A rest lasts until that part of the bound is free again.
@@ -79,6 +82,11 @@ double TimeBudget::used_part() const {
 double TimeBudget::priced() const {
   const double unused = limit_binds_ ? kPrice * kWhereALimitBinds : kPrice;
   return bounded() ? rounded(unused / (1 - used_part())) : unused;
+}
+
+double TimeBudget::twice_as_dear() const {
+  return bounded() ? rounded(kTwiceAsDear * static_cast<double>(std::max<Duration>(allowed(), 1)))
+                   : std::numeric_limits<double>::infinity();
 }
 
 bool TimeBudget::affords(Duration work, double freed) const {

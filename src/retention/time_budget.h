@@ -50,9 +50,9 @@ class TimeBudget {
  public:
   static constexpr double kUnbounded = -1;
   static constexpr Duration kLeast = 20 * kMillisecond;
-  /// The price while the budget is unused. At 2, retention spends where a loop repays it within its first
-  /// turns; at 200 (0.5 % of the time for an empty registry) most short programs end with the budget unused.
-  static constexpr double kPrice = 2;
+  /// The price of a short loss while the budget is unused. At 2, most logs of real programs end with two
+  /// thirds of it unused; below one half little more is freed for more lost time.
+  static constexpr double kPrice = 0.5;
   /// A rank that a helper delays has its peers wait; their own helpers delay them at other times. Measured:
   /// up to twice the helper's time (evidence-measured.md).
   static constexpr double kWaitsForPeers = 2;
@@ -125,6 +125,10 @@ class TimeBudget {
     stale_ = false;
     return price_;
   }
+  /// A loss of this length at once has twice that price, and longer ones more in proportion: the bound holds
+  /// few of them, and what is learnt by the first ones comes too late. Rounded likewise; infinite while
+  /// unbounded.
+  double twice_as_dear() const;
 
   // ---- the helper's work ----
 

@@ -167,10 +167,10 @@ TEST_F(RetentionTest, AUseIsWaitedForUntilThatHasCostAsMuchAsALateOne) {
   const Time due = retention.next_deadline();
   register_ahead(retention.next(due), due);
   expect_wakes(kStart + 2 * period + kOver);
-  // The buffer is all there is, and a lost second is worth two of holding everything.
+  // The buffer is all there is, and a lost second is worth half a second of holding everything.
   const Duration patience = retention.next_deadline() - (kStart + 2 * period);
-  EXPECT_LE(patience, 2 * registration);
-  EXPECT_GT(patience, 7 * registration / 4);
+  EXPECT_LE(patience, registration / 2);
+  EXPECT_GT(patience, 7 * registration / 16);
   settle(kStart + 2 * period + patience);
   EXPECT_EQ(device.live_regions(), 0u);
 }
