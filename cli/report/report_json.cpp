@@ -18,6 +18,7 @@ Json to_json(const runlog::RankReport& r) {
           {"process", r.process},
           {"acts", to_string(r.acts)},
           {"complete", r.complete},
+          {"stopped_after_seconds", r.stopped_after_seconds},
           {"running", r.running},
           {"wall_seconds", r.wall_seconds},
           {"seconds_added", r.cost.added()},

@@ -58,6 +58,18 @@ std::string unfinished_text(const Report& r) {
   return text;
 }
 
+std::string stopped_text(const Report& r) {
+  const Named stopped = named(r, [](const RankReport& rank) { return rank.stopped_after_seconds > 0; });
+  if (stopped.count == 0) return {};
+  double first = r.wall_seconds;
+  for (const RankReport& rank : r.per_rank)
+    if (rank.stopped_after_seconds > 0) first = std::min(first, rank.stopped_after_seconds);
+  return fmt::format(
+      "`pinion stop` made Pinion stand aside in {} ({}), {} into the run: from then on registrations ended "
+      "with their transfers",
+      plural_text(stopped.count, "rank", "ranks"), stopped.names, seconds_text(first));
+}
+
 std::string lost_events_text(const Report& r) {
   if (r.all_events()) return {};
   const std::uint64_t log_size = recorded_options(r.options).log_size;

@@ -12,6 +12,8 @@ namespace pinion::cli {
 std::string rank_text(const runlog::RankReport& rank);
 /// "2 ranks did not end in order (rank 1 on node7, rank 3 on node8)"; ranks that have not ended likewise.
 std::string unfinished_text(const runlog::Report& report);
+/// "`pinion stop` made Pinion stand aside in 1 rank (rank 0 on node7), 12.0 s into the run".
+std::string stopped_text(const runlog::Report& report);
 /// "1,234 events are missing (no space left where the log is; rank 1 on node7)".
 std::string lost_events_text(const runlog::Report& report);
 /// The part of the run that oracle, leave-pinned and call sites cover, where events are missing.

@@ -86,6 +86,7 @@ std::vector<Figure> run_figures(const Report& r, const LibrariesPart* held) {
   if (!is_measured(r)) line("device", r.device);
   line("kernel's count", kernel_count_text(r));
   if (const std::string text = unseen_text(r); !text.empty()) line("note", text);
+  if (const std::string text = stopped_text(r); !text.empty()) line("note", text);
   line("pinned at exit", bytes_text(static_cast<double>(r.pinned_at_exit_bytes)));
   if (const std::string text = unfinished_text(r); !text.empty())
     line("note", text + "; figures go as far as the log does");

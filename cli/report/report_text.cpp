@@ -90,6 +90,7 @@ std::string notes_text(const Report& r) {
   if (const std::string text = unseen_text(r); !text.empty()) note(text);
   if (const std::string text = lost_events_text(r); !text.empty())
     note(fmt::format("{}: oracle and leave-pinned {}", text, covered_text(r)));
+  if (const std::string text = stopped_text(r); !text.empty()) note(text);
   if (const std::string text = unfinished_text(r); !text.empty()) note(text);
   if (const std::string missing = missing_ranks_text(r); !missing.empty())
     note(missing +

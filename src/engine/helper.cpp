@@ -151,6 +151,7 @@ void Helper::check(Time now) {
 void Helper::stand_aside() {
   lease_path_.stop();
   desk_.stop_acting();
+  log_.note_stop(clock_.now());
   warn("stopped by `pinion stop`: registrations end with their transfers, and copies to GPUs are plain");
 }
 

@@ -29,6 +29,7 @@ class RunLog {
   /// A domain's share, for the next publish() or finish().
   void set_domain(const DomainSlot& slot, const runlog::Counters& share);
 
+  void note_stop(Time now) { writer_.note_stop(now); }
   void set_acts(runlog::Acts acts, const char* retention, const std::string& device) {
     writer_.set_acts(acts, retention, device);
   }

@@ -108,8 +108,9 @@ struct RankReport {
   Acts acts = Acts::pinned;
   std::int32_t rank = -1;
   std::uint32_t process = 0;
-  bool complete = false;  ///< the run ended in order
-  bool running = false;   ///< it goes on: its file is still written to
+  bool complete = false;             ///< the run ended in order
+  bool running = false;              ///< it goes on: its file is still written to
+  double stopped_after_seconds = 0;  ///< `pinion stop` made Pinion stand aside; 0: it did not
   double wall_seconds = 0;
   RegisteredBytes registered;
   MemorySeries series;

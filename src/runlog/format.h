@@ -312,7 +312,8 @@ struct LiveState {
   std::uint64_t
       pinned_at_exit_bytes;  ///< VmPin + VmLck of the process at the end of the run, less that at its start
   std::uint32_t complete;    ///< 1: the run ended in order (Finalize or exit)
-  std::uint32_t reserved;
+  /// Time into the run at which `pinion stop` made Pinion stand aside, at least 1 ms; 0: it did not.
+  std::uint32_t stopped_after_ms;
   Counters counters;
   DomainState domains[kMaxDomains];  ///< those of the table; else 0
   SeriesBin series[kSeriesBins];

@@ -63,6 +63,7 @@ RankReport rank_report(const Log& log, const MemoryLines& lines) {
   r.process = log.header.process;
   r.complete = log.live.complete != 0;
   r.running = !r.complete && log.written_to;
+  r.stopped_after_seconds = log.live.stopped_after_ms / 1e3;
   r.wall_seconds = lines.seconds();
   r.registered = lines.figures();
   if (!log.all_events()) r.registered.peak = c.registered_peak_bytes;

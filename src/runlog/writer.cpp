@@ -195,6 +195,12 @@ void LogWriter::set_modules(const std::vector<ModuleEntry>& modules) {
   store_release(header_->module_count, static_cast<std::uint32_t>(count));
 }
 
+void LogWriter::note_stop(Time now) {
+  if (!header_) return;
+  const Duration after = std::clamp<Duration>((now - header_->start_ns) / kMillisecond, 1, UINT32_MAX);
+  stopped_after_ms_ = static_cast<std::uint32_t>(after);
+}
+
 void LogWriter::update(const Counters& counters, const Series& series, Time now) {
   if (!header_) return;
   write_back_events();  // before their number is published: the disk may be full
@@ -210,6 +216,7 @@ void LogWriter::publish(const Counters& counters, const Series& series, Time now
   state.series_bin_ns = series.bin_width();
   state.pinned_at_exit_bytes = pinned_at_exit_bytes;
   state.complete = complete;
+  state.stopped_after_ms = stopped_after_ms_;
   state.counters = counters;
   state.counters.events_dropped = events_dropped_;
   std::copy(domain_states_.begin(), domain_states_.end(), state.domains);

@@ -86,6 +86,9 @@ class LogWriter {
   /// A change of Pinion's part in registrations during the run.
   void set_acts(Acts acts, const std::string& retention, const std::string& device);
 
+  /// `pinion stop` makes Pinion stand aside: the next update() or finish() says so.
+  void note_stop(Time now);
+
   /// Publishes the counters (events_dropped is this writer's own), the states of domains, and the series,
   /// brought up to `now` by the caller.
   void update(const Counters& counters, const Series& series, Time now);
@@ -118,6 +121,7 @@ class LogWriter {
   std::uint64_t window_begin_ = 0;  ///< number of the window's first event
   std::uint64_t window_end_ = 0;
   std::uint64_t window_chunks_ = 0;
+  std::uint32_t stopped_after_ms_ = 0;
   std::uint32_t domain_count_ = 0;
   std::array<DomainState, kMaxDomains> domain_states_{};
   std::uint32_t site_count_ = 0;

@@ -23,6 +23,8 @@ process=$(sed -n 's/^process \([0-9]*\), rank 0: .*/\1/p' "$work/stopped")
 ls /dev/shm/pinion-stop.*-"$process".0 >"$work/out" 2>&1 || fail "MPI: no request of process $process"
 kill $job
 wait $job
+"$pinion" report "$work/mpi" >"$work/out" &&
+  grep -qF '`pinion stop` made Pinion stand aside in 2 ranks (rank 0 on ' <(unwrapped "$work/out") || fail "MPI: the report: $(cat "$work/out")"
 rm -f $(sed -n 's|^process \([0-9]*\), .*|/dev/shm/pinion-stop.*-\1.0|p' "$work/stopped") # of processes that were killed
 [ "$(unwrapped "$work/mpi.out" | grep -c 'stopped by `pinion stop`: ')" -eq 2 ] || fail "MPI: no messages: $(cat "$work/mpi.out")"
 
@@ -32,6 +34,7 @@ program=$!
 eventually stopped "$work/gpu" 1 || fail "GPU: $(cat "$work/stopped" "$work/stop.errors" "$work/gpu.out")"
 wait $program || fail "GPU: status $?: $(cat "$work/gpu.out")"
 grep -q '^random_copies: verified$' "$work/gpu.out" || fail "GPU: $(cat "$work/gpu.out")"
+unwrapped "$work/gpu.out" | grep -q 'made Pinion stand aside in 1 rank (process [0-9]* on ' || fail "GPU: the summary: $(cat "$work/gpu.out")"
 ! ls /dev/shm/pinion-stop.*-"$program".0 >"$work/out" 2>&1 || fail "GPU: the request stays"
 
 # refused STATUS TEXT TARGET
