@@ -250,7 +250,7 @@ void add_strategies(CLI::App* sub, SimulateArguments& a) {
   add_retired_options(*sub);
   add_list(*sub, "--minimum-gain", a.values.minimum_gains,
            "bytes in use before retention helper lets any go, unless memory is short: sizes, or auto as in a "
-           "run [0]");
+           "run [as recorded; 0]");
   add_list(*sub, "--minimize", a.values.goals, "the goal of spending the time budget: mean, peak [mean]");
   add_word(sub, "--profile", a.profile,
            "begin with an earlier run's profile, as in `pinion run --profile`; each row is a run", "FILE");

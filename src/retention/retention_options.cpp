@@ -27,7 +27,7 @@ OptionTable<RetentionOptions> retention_options() {
           &O::minimum_gain,
           {"minimum-gain",
            "bytes that a process must have in use, all in all, before retention helper lets any go, unless "
-           "memory is short; auto: 1 % of the limit or of the node's memory, at least 16M",
+           "memory is short; auto: 1 % of the limit in force, at least 16M",
            Listing::everyday, "a size such as 64M, or auto"}),
       choice_option(
           &O::minimize,

@@ -132,6 +132,48 @@ TEST_F(Cli, SimulateJson) {
   EXPECT_EQ(replayed["acquires"]["total"], 4);
 }
 
+/// The log of a rank that leases each of four buffers of 1 MiB for a tenth of every second.
+void write_periodic_log(const fs::path& directory, const char* options) {
+  constexpr std::uint64_t kMiB = std::uint64_t{1} << 20;
+  runlog::RunInfo info;
+  info.command = "a.out";
+  info.options = options;
+  info.retention = "observe";
+  info.predictor = "adaptive";
+  info.rank = 0;
+  info.ranks = info.local_ranks = 1;
+  info.start = kSecond;
+  info.acts = runlog::Acts::measured;
+  runlog::LogWriter writer;
+  ASSERT_FALSE(writer.open(directory, info, kMiB));
+  writer.add_domain({"none", "", "", 0, 0, 0});
+  runlog::Counters counters{};
+  for (std::uint64_t i = 0; i < 400; ++i) {
+    const Time begin = kSecond + static_cast<Time>(i) * kSecond / 4;
+    writer.append(runlog::lease(begin, begin + kSecond / 10, 0x10000000 + i % 4 * 2 * kMiB, kMiB, 1 + i % 4));
+    counters.acquires = counters.observed = i + 1;
+  }
+  counters.leave_pinned_bytes = 4 * kMiB;
+  runlog::Series series;
+  series.start(kSecond);
+  writer.finish(counters, series, 101 * kSecond, 0);
+}
+
+TEST_F(Cli, SimulateAndReportJudgeALogByTheSameMinimumGain) {
+  const auto choice = [&](std::vector<std::string> arguments) {
+    const Outcome o = pinion(arguments);
+    EXPECT_EQ(o.status, 0) << o.err;
+    return json::parse(o.out)["verdict"]["choice"].get<std::string>();
+  };
+  write_periodic_log(root() / "little", "");
+  EXPECT_EQ(choice({"report", "little", "--json"}), "nothing to gain");
+  EXPECT_EQ(choice({"simulate", "little", "--json"}), "nothing to gain");
+  EXPECT_NE(choice({"simulate", "little", "--minimum-gain", "0", "--json"}), "nothing to gain");
+  write_periodic_log(root() / "any", "minimum-gain=0");
+  EXPECT_NE(choice({"report", "any", "--json"}), "nothing to gain");
+  EXPECT_NE(choice({"simulate", "any", "--json"}), "nothing to gain");
+}
+
 TEST_F(Cli, SimulateTakesListsOfValues) {
   const Outcome o = pinion({"simulate", "--pattern", "cg:S:2", "--retention", "leave-pinned,helper", "--nic",
                             "connectx,myrinet", "--poll", "1ms,5ms", "--window", "1,2", "--json"});
