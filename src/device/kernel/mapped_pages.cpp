@@ -198,13 +198,7 @@ MappedPages::Maps::Maps(pid_t of, bool allows_questions)
 
 LargeRange MappedPages::Maps::around_by_text(Range request) {
   const MutexLock lock(mutex);
-  const Time now = monotonic_now();
-  if (now >= read_again) {
-    large = read_large_mappings();
-    const Time read = monotonic_now();
-    read_again = read + kRestAfterReading * (read - now);
-  }
-  return large.around(request);
+  return large.found(read_large_mappings).around(request);
 }
 
 bool MappedPages::machine_has_any() {

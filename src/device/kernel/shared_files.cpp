@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "base/clock.h"
 #include "base/mutex.h"
 #include "device/kernel/mapped_pages.h"
 
@@ -39,36 +38,29 @@ bool overlaps(const std::vector<Range>& ranges, Range range) {
   return false;
 }
 
-/// Holds what was read last. It is never destroyed: threads may be inside when the process ends.
-class LastReading {
+/// Never destroyed: threads may be inside when the process ends.
+class CuttableFiles {
  public:
   bool overlaps(Range range) {
     const MutexLock lock(mutex_);
-    const Time now = monotonic_now();
-    if (now >= read_again_) {
-      ranges_ = read_cuttable();
-      const Time read = monotonic_now();
-      read_again_ = read + kRestAfterReading * (read - now);
-    }
-    return pinion::overlaps(ranges_, range);
+    return pinion::overlaps(reading_.found(read_cuttable), range);
   }
 
  private:
   Mutex mutex_;
-  std::vector<Range> ranges_ GUARDED_BY(mutex_);
-  Time read_again_ GUARDED_BY(mutex_) = 0;
+  LastReading<std::vector<Range>> reading_ GUARDED_BY(mutex_);
 };
 
-LastReading& last_reading() {
-  static LastReading* const reading = new LastReading;
-  return *reading;
+CuttableFiles& cuttable_files() {
+  static CuttableFiles* const files = new CuttableFiles;
+  return *files;
 }
 
 }  // namespace
 
 bool others_can_cut(Range range) {
   const int maps = mapped_pages().question_file();
-  if (maps < 0) return last_reading().overlaps(range);
+  if (maps < 0) return cuttable_files().overlaps(range);
   AnsweredMapping mapping;
   for (Address at = range.begin; at < range.end && ask_for_mapping(maps, at, mapping);
        at = mapping.range.end) {
