@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/process.h"
+#include "base/size_text.h"
 #include "base/warning.h"
 #include "retention/traits.h"
 
@@ -22,7 +23,7 @@ std::uint64_t share_alone(const Options& options, const Error& why) {
     warn(
         "the node's other processes cannot be met (%s): each of %llu keeps to an equal part "
         "of --node-limit, %s",
-        why.message, static_cast<unsigned long long>(processes), format_size(share).c_str());
+        why.message, static_cast<unsigned long long>(processes), SizeText(share).text);
     return std::max(share, kNothing);
   }
   warn(
@@ -43,7 +44,7 @@ std::string others_text(const Budget& budget) {
     const int rank = rank_of(others[i].process);
     text += text.empty() ? "; of the node's limit " : ", ";
     text += rank < 0 ? process : "rank " + std::to_string(rank) + " (" + process + ")";
-    text += " holds " + format_size(others[i].bytes);
+    text += std::string(" holds ") + SizeText(others[i].bytes).text;
   }
   return others.size() > kShown ? text + ", ..." : text;
 }
@@ -62,7 +63,7 @@ NodeMembership::NodeMembership(const Options& options, pid_t process) : process_
   }
   limit_ = place_->limit();
   if (options.node_limit && limit_ != options.node_limit)
-    warn("--node-limit is %s here: a process that came before has said so", format_size(limit_).c_str());
+    warn("--node-limit is %s here: a process that came before has said so", SizeText(limit_).text);
   if (limit_ && node::NodeTable::is_elsewhere_too(settings.directory, settings.job))
     warn("--node-limit holds in each container by itself: this one has process numbers of its own");
 }

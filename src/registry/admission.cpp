@@ -1,10 +1,9 @@
 #include "registry/admission.h"
 
 #include <algorithm>
-#include <cmath>
-#include <cstdio>
-#include <iterator>
 #include <string>
+
+#include "base/size_text.h"
 
 namespace pinion {
 
@@ -83,18 +82,6 @@ void Admission::unreserve(Range pages, const Error& refusal) {
 
 namespace {
 
-/// "64 KiB", "1.5 MiB": without an allocation, as the domain's lock is held.
-struct SizeText {
-  char text[24];
-  explicit SizeText(std::uint64_t bytes) {
-    static constexpr const char* kUnits[] = {"B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
-    auto value = static_cast<double>(bytes);
-    std::size_t unit = 0;
-    for (; value >= 1024 && unit + 1 < std::size(kUnits); ++unit) value /= 1024;
-    std::snprintf(text, sizeof text, "%.*f %s", value == std::floor(value) ? 0 : 1, value, kUnits[unit]);
-  }
-};
-
 std::string regions_text(std::uint64_t n) { return std::to_string(n) + (n == 1 ? " region" : " regions"); }
 
 }  // namespace
@@ -113,13 +100,14 @@ Error Admission::limit_error(std::size_t needed) const {
   const Budget& budget = *context_.budget;
   if (const Error refusal = budget.refusal()) return refusal;
   const auto& limits = budget.limits();
-  return Error::make(ENOMEM,
-                     "registered memory is limited to %s (%s)%s; %s in %s are in use and %s more are needed: "
-                     "raise the limit",
-                     SizeText(limits.bytes).text, limits.bytes_from.c_str(),
-                     limits.regions == UINT64_MAX ? "" : (" and " + regions_text(limits.regions)).c_str(),
-                     SizeText(budget.bytes()).text, regions_text(budget.regions()).c_str(),
-                     SizeText(needed).text);
+  return Error::make(
+      ENOMEM,
+      "registered memory is limited to %s (%s)%s; %s in %s are in use and %s more are needed: "
+      "raise the limit",
+      SizeText(limits.bytes).text, limits.bytes_from.c_str(),
+      limits.regions == UINT64_MAX ? ""
+                                   : (" and " + regions_text(limits.regions) + " (--limit-regions)").c_str(),
+      SizeText(budget.bytes()).text, regions_text(budget.regions()).c_str(), SizeText(needed).text);
 }
 
 Error Admission::device_limit_error(std::size_t needed) const {

@@ -62,7 +62,7 @@ TEST_F(ApiTest, LimitOfRegions) {
   ASSERT_EQ(pinion_acquire(domain_, memory.page(0), kPage, kBoth, &a), 0) << last_error();
   ASSERT_EQ(pinion_acquire(domain_, memory.page(2), kPage, kBoth, &b), 0) << last_error();
   EXPECT_EQ(pinion_acquire(domain_, memory.page(4), kPage, kBoth, &c), ENOMEM);
-  expect_last_error({"2 regions"});
+  expect_last_error({"2 regions (--limit-regions)"});
   EXPECT_EQ(pinion_release(&a), 0);
   ASSERT_EQ(pinion_acquire(domain_, memory.page(4), kPage, kBoth, &c), 0) << last_error();
   EXPECT_EQ(pinion_release(&b), 0);
