@@ -30,10 +30,12 @@ bool OneRun::same_run(const File& a, const File& b) {
 }
 
 std::string OneRun::text(const File& file) {
-  constexpr std::size_t kOfPath = 60, kOfCommand = 20, kOfHost = 16;  // two of them in an error
+  constexpr std::size_t kOfPath = 60, kOfCommand = 40, kOfHost = 16;  // two of them in an error
   std::string text =
       file.path.size() > kOfPath ? "..." + file.path.substr(file.path.size() - kOfPath) : file.path;
-  text += " (" + file.command.substr(0, kOfCommand) + ", ";
+  const std::size_t program_end = std::min(file.command.find(' '), file.command.size());
+  const std::size_t program = file.command.rfind('/', program_end) + 1;  // 0: it has no directory
+  text += " (" + file.command.substr(program, kOfCommand) + ", ";
   text += file.ranks.empty()
               ? "process without a rank"
               : std::to_string(file.processes) + " of " + std::to_string(file.job_ranks) + " ranks";

@@ -452,25 +452,25 @@ TEST_F(Runs, OneNameIsOneRun) {
 TEST_F(Runs, TwoNamesAreTwoRuns) {
   write(1, 77, {0}, 2);
   write(2, 78, {1}, 2);
-  expect_two_runs("1.plog (./app1, 1 of 2 ranks on ", "2.plog (./app2, 1 of 2 ranks on ");
+  expect_two_runs("1.plog (app1, 1 of 2 ranks on ", "2.plog (app2, 1 of 2 ranks on ");
 }
 
 TEST_F(Runs, WithoutANameTheSameRankIsTwoRuns) {
   write(1, 0, {0}, 2);
   write(2, 0, {0}, 2);
-  expect_two_runs("./app1", "./app2");
+  expect_two_runs("app1", "app2");
 }
 
 TEST_F(Runs, WithoutANameOtherSizesAreTwoRuns) {
   write(1, 0, {0}, 2);
   write(2, 0, {1}, 3);
-  expect_two_runs("./app1", "./app2");
+  expect_two_runs("app1", "app2");
 }
 
 TEST_F(Runs, WithoutANameOrRankEachProcessIsARun) {
   write(1, 0, {-1}, -1);
   write(2, 0, {-1}, -1);
-  expect_two_runs("1.plog (./app1, process without a rank on ", "./app2");
+  expect_two_runs("1.plog (app1, process without a rank on ", "app2");
 }
 
 // Any damage to a file gives an error, or a log that analysis accepts. Run under ASan and UBSan to mean it.

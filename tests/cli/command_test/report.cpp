@@ -262,7 +262,7 @@ TEST_F(Cli, TwoRunsAreNotAddedUp) {
   write_log(root() / "b", 0, 2);
   for (const char* command : {"report", "simulate"}) {
     expect_usage_error({command, "a", "b"}, "two runs: a/");
-    expect_usage_error({command, "a", "b"}, "(./app, 1 of 2 ranks on ");
+    expect_usage_error({command, "a", "b"}, "(app, 1 of 2 ranks on ");
     expect_usage_error({command, "a", "b"}, "and b/");
   }
   write_log(root() / "c", 1, 1);  // another node of the first
