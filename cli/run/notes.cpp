@@ -30,8 +30,10 @@ std::string raise_memlock(const Options& options) {
 std::string no_log_text(const Options& options, int status) {
   const bool below = options.front == Front::verbs, copies = options.front == Front::cuda;
   const bool any = below || copies || may_act_below(options);
-  const std::string none = any ? "no process left a log: " : "no rank left a log: ";
+  std::string none = any ? "no process left a log: " : "no rank left a log: ";
   if (status != 0) return none + fmt::format("the command failed with exit status {}", status);
+  if (!options.except.empty())
+    none += fmt::format("--except '{}' leaves executables out; in others, ", options.except);
   if (below) return none + "did the program register memory with an RDMA device?";
   constexpr const char* kCopies = "copy 64 KiB or more to or from a GPU?";
   if (copies) return none + "did the program " + kCopies;

@@ -103,6 +103,10 @@ TEST_F(Cli, ABatchScriptIsNoRank) {
   install_harmless_preload();
   ::setenv("SLURM_PROCID", "0", 1);
   EXPECT_NE(pinion({"run", "--", "true"}).err.find("no rank left a log"), std::string::npos);
+  EXPECT_NE(
+      pinion({"run", "--except", "tru*", "--", "true"})
+          .err.find("left a log: --except 'tru*' leaves executables out; in others, did the program use"),
+      std::string::npos);
   ::setenv("SLURM_STEP_ID", "4294967290", 1);  // the shell of an allocation
   EXPECT_NE(pinion({"run", "--", "true"}).err.find("no rank left a log"), std::string::npos);
   ::setenv("SLURM_STEP_ID", "0", 1);
