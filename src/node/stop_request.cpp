@@ -171,7 +171,7 @@ Error find(pid_t process, Target& target) {
   if (::geteuid() != 0 && ::geteuid() != target.user)
     return Error::make(EPERM, "process %d is of user %u: that user or root may stop Pinion in it", process,
                        target.user);
-  if (target.space == 0) return Error::make(EACCES, "process %d: its namespace cannot be seen", process);
+  if (target.space == 0) return Error::make(EPERM, "process %d: its namespace cannot be seen", process);
   return {};
 }
 

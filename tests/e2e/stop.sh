@@ -49,5 +49,6 @@ refused 2 "process $$ does not run under Pinion" $$
 refused 2 "no process of that job runs on this host" "$work/gpu"
 refused 2 "No such file or directory" "$work/absent"
 refused 2 "'0' is no process" 0
+refused 2 "process 1" 1  # of root outside, or not under Pinion
 
 [ $failures -eq 0 ]
