@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
-# Programs unlike others: the C library itself; and children of another loader than the preload's, of musl and of 32 bits, which
-# run as without Pinion and print nothing of their loaders', beside children that run under it. A path of the preload serves each
-# kind of system by `$LIB`.
+# Programs unlike others: the C library itself; commands below a root directory without Pinion; and children of another loader than the
+# preload's, of musl and of 32 bits. They run as without Pinion and print nothing of their loaders', beside children that run under
+# it: a path of the preload serves each kind of system by `$LIB`.
 source "$(dirname "$0")/script.bash"
 
 # The C library as a program, which prints its version: no library stands behind the preload.
@@ -10,6 +10,21 @@ for heap in yes no; do
   "$build/bin/pinion" run --hugepages="$heap" -- "$libc" >"$work/out" 2>"$work/err" || fail "$libc: status $?: $(cat "$work/err")"
   grep -q '^GNU C Library' "$work/out" || fail "$libc: $(cat "$work/out" "$work/err")"
 done
+
+# A root directory without Pinion: its commands run as without Pinion, one line says so, and another preload stays.
+root=$work/root
+mkdir -p "$root/bin" "$root/$work"
+cp "$(command -v dash || command -v bash)" "$root/bin/sh"
+ldd "$root/bin/sh" | grep -o '/[^ ]*' | while read -r needed; do mkdir -p "$root$(dirname "$needed")" && cp -L "$needed" "$root$needed"; done
+if [ "$(id -u)" -eq 0 ]; then
+  for other in '' other.so; do
+    LD_PRELOAD=$other "$build/bin/pinion" run --hugepages -- chroot "$root" /bin/sh -c '/bin/sh -c "echo \"<\$LD_PRELOAD>\""; /bin/sh -c :' \
+      >"$work/out" 2>"$work/err" || fail "chroot: status $?: $(cat "$work/err")"
+    [ "$(cat "$work/out")" = "<$other>" ] || fail "chroot: $(cat "$work/out" "$work/err")"
+    [ "$(grep -c 'below the new root run without Pinion' "$work/err")" -eq 1 ] || fail "chroot: $(cat "$work/err")"
+    grep 'libpinion.*cannot be preloaded' "$work/err" && fail "chroot: $(cat "$work/err")"
+  done
+fi
 
 cat >"$work/child.c" <<'END'
 #include <stdio.h>
