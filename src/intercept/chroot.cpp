@@ -62,7 +62,8 @@ extern "C" PINION_EXPORT int chroot(const char* path) noexcept {
   if (status != 0 || !::dladdr(reinterpret_cast<void*>(&leave_preloads_behind), &own)) return status;
   if (::access(own.dli_fname, R_OK) == 0) return status;
   leave_preloads_behind();
-  pinion::warn("commands below the new root run without Pinion: %s is not there; bind its installation into it",
-               own.dli_fname);
+  pinion::warn(
+      "commands below the new root run without Pinion: %s is not there; bind its installation into it",
+      own.dli_fname);
   return status;
 }
