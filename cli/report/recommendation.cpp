@@ -184,11 +184,20 @@ class Recommendation {
     say(fmt::format("{}, of {} {}: {} would hold {}, {}.", of_program("Best"),
                     plural_text(ways_.size(), "way", "ways"), situation_.simulated, verdict_.choice,
                     figures_text(chosen), cost_text(chosen.result->cost.added(), chosen.result->seconds)));
+    if (is_left_alone_by_default(chosen))
+      say(fmt::format("Unasked, Pinion would let nothing go: a process uses less than {} (--minimum-gain).",
+                      bytes_text(situation_.default_gain)));
     const Way* const library = library_way(chosen);
     if (library == nullptr) return advise(fmt::format("Run {} so{}:", it(), where()), typed(chosen));
     verdict_.library_choice = way_text(library->options);
     advise_variable(*library);
     advise_pinion(*library, chosen);
+  }
+
+  bool is_left_alone_by_default(const Way& chosen) const {
+    const Way& pinned = ways_[terms_.pinned];
+    return chosen.options.retention == RetentionKind::helper &&
+           peak_of(pinned) < situation_.default_gain * ranks_of_node(*pinned.result);
   }
 
   std::string it() const { return situation_.name.empty() ? "it" : situation_.name; }

@@ -21,6 +21,7 @@ struct Situation {
   std::vector<Way> ways;
   std::optional<Options> present;  ///< options of the recorded run; empty: leave-pinned, as MPI libraries
   double least_gain = 0;           ///< bytes of a process
+  double default_gain = 0;         ///< those of a run without `--minimum-gain`
   bool gain_is_of_this_machine = false;  ///< it is a share of this machine's memory, as the log tells none
   bool memory_short = false;
   bool has_library = false;            ///< an MPI library with a registration cache of its own

@@ -120,21 +120,12 @@ std::optional<CostModel> nic_of(const std::string& nic, const Workload& workload
   return loaded.model;
 }
 
-/// A log's rows have its run's, so that `pinion report` and `pinion simulate` say the same of it. Patterns
-/// and studies show what the helper can do.
-std::uint64_t default_gain(const SimulateArguments& arguments, const Workload& workload) {
-  if (workload.log.empty() || !arguments.study.empty()) return 0;
-  return recorded_options(workload.options).minimum_gain;
-}
-
 SimulateRow row_of(const SimulateArguments& arguments, const Workload& workload, const Choice& choice) {
   Options options;
   const bool polls_always = parse_duration(choice.at("poll")) == Duration{0};  // as no run can
   for (const auto& [option, value] : choice)
-    if (option != "noise" && option != "nic" && option != "predictor" && !value.empty() &&
-        !(option == "poll" && polls_always))
+    if (option != "noise" && option != "nic" && option != "predictor" && !(option == "poll" && polls_always))
       check(set_option(options, option, value));
-  if (choice.at("minimum-gain").empty()) options.minimum_gain = default_gain(arguments, workload);
   check(set_option(options, "period-window", arguments.period_window));
   check(set_option(options, "policy", arguments.machine.policy));
   check(set_option(options, "policy-every", arguments.machine.policy_every));

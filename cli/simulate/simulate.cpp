@@ -138,6 +138,7 @@ Verdict verdict_of(const std::vector<SimulateRow>& rows) {
     situation.program = typed_program(is_log ? workload->command : "CMD", row.result.ranks);
     const OtherWays others(plain, situation.ways);
     situation.least_gain = least_gain_of(row.options, row.settings.minimum_gain.machine);
+    situation.default_gain = least_gain_of(Options(), row.settings.minimum_gain.machine);
     situation.has_library = workload->of_mpi;
     recommend(verdict, situation);
   }
@@ -250,7 +251,7 @@ void add_strategies(CLI::App* sub, SimulateArguments& a) {
   add_retired_options(*sub);
   add_list(*sub, "--minimum-gain", a.values.minimum_gains,
            "bytes in use before retention helper lets any go, unless memory is short: sizes, or auto as in a "
-           "run [as recorded; 0]");
+           "run [0]");
   add_list(*sub, "--minimize", a.values.goals, "the goal of spending the time budget: mean, peak [mean]");
   add_word(sub, "--profile", a.profile,
            "begin with an earlier run's profile, as in `pinion run --profile`; each row is a run", "FILE");
