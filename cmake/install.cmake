@@ -27,12 +27,14 @@ if(TARGET pinion-preload)
   install(DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/pinion DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
 
-set(bench_programs ${PINION_MPI_FAMILIES})
-list(TRANSFORM bench_programs PREPEND bench_p2p_)
+foreach(family ${PINION_MPI_FAMILIES})
+  list(APPEND bench_programs bench_p2p_${family} bench_mpi_times_${family})
+endforeach()
 foreach(target pinion_bench bench_allocations gas ${bench_programs})
   if(TARGET ${target})
     add_dependencies(product ${target})
-    install(TARGETS ${target} RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/pinion COMPONENT bench)
+    install(TARGETS ${target} RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/pinion COMPONENT bench
+                              LIBRARY DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/pinion COMPONENT bench)
   endif()
 endforeach()
 

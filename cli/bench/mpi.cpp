@@ -27,17 +27,8 @@ std::string program_for(const char* family) {
 
 /// Machines with several launchers name each by its family as well.
 std::string launcher_for(const char* family) {
-  const char* path = std::getenv("PATH");
-  const std::string directories = path ? path : "";
-  for (const std::string& name : {fmt::format("mpirun.{}", family), std::string("mpirun")}) {
-    for (std::size_t begin = 0; begin < directories.size();) {
-      const std::size_t end = std::min(directories.find(':', begin), directories.size());
-      const fs::path launcher = fs::path(directories.substr(begin, end - begin)) / name;
-      if (::access(launcher.c_str(), X_OK) == 0) return launcher.string();
-      begin = end + 1;
-    }
-  }
-  return "";
+  const std::string launcher = found_in_path(fmt::format("mpirun.{}", family));
+  return launcher.empty() ? found_in_path("mpirun") : launcher;
 }
 
 /// The first line with words in it: launchers put frames around their messages.
@@ -52,6 +43,18 @@ std::string first_words(const std::string& path) {
 
 const char* const kNoMpi = "No MPI: there is no launcher (mpirun) here, or Pinion was built without an MPI.";
 
+std::string found_in_path(const std::string& name) {
+  const char* path = std::getenv("PATH");
+  const std::string directories = path ? path : "";
+  for (std::size_t begin = 0; begin < directories.size();) {
+    const std::size_t end = std::min(directories.find(':', begin), directories.size());
+    const fs::path program = fs::path(directories.substr(begin, end - begin)) / name;
+    if (::access(program.c_str(), X_OK) == 0) return program.string();
+    begin = end + 1;
+  }
+  return "";
+}
+
 std::vector<MpiBench> mpi_benches() {
   std::vector<MpiBench> found;
   for (const char* family : {"openmpi", "mpich"}) {
@@ -59,7 +62,10 @@ std::vector<MpiBench> mpi_benches() {
     const std::string launcher = launcher_for(family);
     if (program.empty() || launcher.empty()) continue;
     CommandLine launch{launcher};
-    if (std::string(family) == "openmpi") launch.push_back("--oversubscribe");
+    if (std::string(family) == "openmpi") {
+      launch.push_back("--oversubscribe");
+      if (::geteuid() == 0) launch.push_back("--allow-run-as-root");
+    }
     found.push_back({family, launch, program});
   }
   return found;

@@ -15,6 +15,9 @@ struct MpiBench {
   std::string program;  ///< libexec/pinion/p2p-<family>
 };
 
+/// The file of a program of this name, as a shell finds it; empty: there is none.
+std::string found_in_path(const std::string& name);
+
 /// The families whose launcher and program are here.
 std::vector<MpiBench> mpi_benches();
 

@@ -3,12 +3,11 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include <cstdio>
-#include <optional>
+#include <string>
+#include <vector>
 
 #include "cli/bench/child_events.h"
 #include "cli/bench/mpi.h"
-#include "cli/doctor/monitors.h"
 #include "cli/run/launch.h"
 #include "cli/system_files.h"
 
@@ -17,28 +16,45 @@ namespace pinion::cli {
 namespace {
 
 struct Program {
-  const char* name;
+  const char* name;  ///< of the case
+  std::string path;
   CommandLine arguments;
-};
-
-struct Times {
-  double whole = 0, communication = 0;
+  const char* input = nullptr;  ///< a file that has to lie in the current directory
 };
 
 /// The examples lie beside `pinion` where it was built.
-std::string path_of(const char* name) { return (installation() / "bin" / "examples" / name).string(); }
+std::string example(const char* name) { return (installation() / "bin" / "examples" / name).string(); }
 
-/// An example's own line: "...: 1.234 s, of which communication 0.567 s...".
-Times times_in(const std::string& output) {
-  constexpr const char* kMiddle = " s, of which communication ";
-  const std::size_t middle = output.find(kMiddle);
-  if (middle == std::string::npos) throw Failure("the program printed no times");
-  const std::size_t begin = output.rfind(' ', middle - 1) + 1;
-  Times times;
-  if (std::sscanf(output.c_str() + begin, "%lf s, of which communication %lf s", &times.whole,
-                  &times.communication) != 2)
-    throw Failure("the program printed no times");
-  return times;
+std::string mpi_times(const char* family) {
+  return (installation() / "libexec" / "pinion" / fmt::format("mpi-times-{}.so", family)).string();
+}
+
+/// Patterns of NAS benchmarks compute as many turns of a loop in each run.
+Program played(const char* name, const char* pattern, const char* turns) {
+  return {
+      name, example("play"), {pattern, "--turns", turns, "--gflops", "4", "--loops", "1000000000", "--heap"}};
+}
+
+std::vector<Program> programs() {
+  return {{"fft3d", example("fft3d"), {"--grid", "256x128x128", "--iterations", "8"}},
+          {"halo", example("halo"), {"--tile", "2048", "--width", "16", "--steps", "10"}},
+          played("play-ft", "ft:A:2", "4"),
+          played("play-cg", "cg:A:2", "2"),
+          played("play-mg", "mg:A:2", "2"),
+          played("play-is", "is:A:2", "4"),
+          {"lammps", found_in_path("lmp"), {"-in", "melt.in", "-log", "none"}, "melt.in"},
+          {"hpcc", found_in_path("hpcc"), {}, "hpccinf.txt"}};
+}
+
+/// Empty where it can be measured here.
+std::string obstacle(const Program& program) {
+  if (program.path.empty()) return "it is not installed";
+  if (::access(program.path.c_str(), X_OK) != 0)
+    return fmt::format("{} is missing: the examples lie where Pinion was built", program.path);
+  if (program.input != nullptr && ::access(program.input, R_OK) != 0)
+    return fmt::format("its input {} is not in the current directory; scripts/paper makes one",
+                       program.input);
+  return "";
 }
 
 void measure(Bench& bench, const MpiBench& mpi, const Program& program) {
@@ -56,14 +72,17 @@ void measure(Bench& bench, const MpiBench& mpi, const Program& program) {
                                               "on-demand", "--hugepages", subject.hugepages});
       command.insert(command.end(), {"-n", "2"});
       command.insert(command.end(), under.begin(), under.end());
-      command.push_back(path_of(program.name));
+      // Ahead of Pinion, so that registrations are part of the calls' time.
+      command.insert(command.end(), {"sh", "-c", R"(LD_PRELOAD="$0:$LD_PRELOAD" exec "$@")",
+                                     mpi_times(mpi.family), program.path});
       command.insert(command.end(), program.arguments.begin(), program.arguments.end());
       const ChildEvents faults = ChildEvents::page_faults(), misses = ChildEvents::tlb_misses();
-      const Times times = times_in(output_of(command, {}));
+      const auto seconds = run_for_figures(command);
       if (const auto count = faults.count()) subject.page_faults.push_back(*count);
       if (const auto count = misses.count()) subject.tlb_misses.push_back(*count);
-      subject.computation.push_back(times.whole - times.communication);
-      subject.communication.push_back(times.communication);
+      if (!seconds.contains("communication_s")) throw Failure("it ends without MPI_Finalize");
+      subject.computation.push_back(seconds.at("computation_s"));
+      subject.communication.push_back(seconds.at("communication_s"));
     }
   for (const Subject& subject : subjects) {
     bench.add(program.name, subject.name, "computation_s", "s", subject.computation);
@@ -80,23 +99,17 @@ void measure(Bench& bench, const MpiBench& mpi, const Program& program) {
 void measure_programs(Bench& bench) {
   const auto families = mpi_benches();
   if (families.empty()) return bench.note(kNoMpi);
-  const Program programs[] = {{"fft3d", {"--grid", "256x128x128", "--iterations", "8"}},
-                              {"halo", {"--tile", "2048", "--width", "16", "--steps", "10"}}};
-  for (const Program& program : programs) {
-    if (::access(path_of(program.name).c_str(), X_OK) != 0) {
-      bench.note(
-          fmt::format("{} is missing: the examples lie where Pinion was built", path_of(program.name)));
-      continue;
-    }
+  for (const Program& program : programs()) {
     try {
+      if (const std::string reason = obstacle(program); !reason.empty()) throw Failure(reason);
       measure(bench, families.front(), program);
     } catch (const Failure& failure) {
       bench.note(fmt::format("{} was not measured: {}", program.name, failure.what()));
     }
   }
   bench.note(
-      "fft3d, halo: two ranks, the times of rank 0, and the events of all processes; both subjects register "
-      "on demand (device emulated, NIC connectx).");
+      "Programs: two ranks, the times of rank 0 in MPI calls and outside of them, and the events of all "
+      "processes; both subjects register on demand (device emulated, NIC connectx).");
   if (!ChildEvents::tlb_misses().count())
     bench.note("misses of the data TLB: this machine has no counter that this user may read");
 }

@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <new>
 
@@ -14,11 +15,12 @@ void* pointer(Address address) { return reinterpret_cast<void*>(address); }
 
 }  // namespace
 
-Buffers::Buffers(Steps& steps, bool touched) : patterns_(steps.arrays) {
+Buffers::Buffers(Steps& steps, bool touched, bool heap) : patterns_(steps.arrays), heap_(heap) {
   for (const Range& array : patterns_) {
     const std::size_t bytes = pinion::page_ceil(array.bytes());
-    void* memory = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (memory == MAP_FAILED) throw std::bad_alloc();
+    void* memory = heap ? std::aligned_alloc(pinion::page_size(), bytes)
+                        : ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (memory == nullptr || memory == MAP_FAILED) throw std::bad_alloc();
     if (touched) std::memset(memory, 0, bytes);
     const auto begin = reinterpret_cast<Address>(memory);
     mapped_.push_back({begin, begin + bytes});
@@ -32,7 +34,12 @@ Buffers::Buffers(Steps& steps, bool touched) : patterns_(steps.arrays) {
 }
 
 Buffers::~Buffers() {
-  for (const Range& mapped : mapped_) unmap(mapped);
+  for (const Range& mapped : mapped_) {
+    if (heap_)
+      std::free(pointer(mapped.begin));
+    else
+      unmap(mapped);
+  }
 }
 
 void Buffers::unmap(Range range) { ::munmap(pointer(range.begin), range.bytes()); }

@@ -1,5 +1,5 @@
-// The buffers of one rank: a mapping of its own for each array of the pattern, as large allocations have. One
-// thread.
+// The buffers of one rank: a mapping of its own for each array of the pattern, as large allocations have, or
+// a block of malloc. One thread.
 #pragma once
 
 #include <vector>
@@ -11,8 +11,9 @@ namespace play {
 class Buffers {
  public:
   /// Maps the arrays of `steps` and turns all addresses in `steps` into real ones. `touched`: their pages
-  /// exist from now on, else from their first use on. Throws std::bad_alloc.
-  Buffers(Steps& steps, bool touched);
+  /// exist from now on, else from their first use on. `heap`: they are blocks of malloc, none of which may be
+  /// unmapped. Throws std::bad_alloc.
+  Buffers(Steps& steps, bool touched, bool heap);
   ~Buffers();
   Buffers(const Buffers&) = delete;
   Buffers& operator=(const Buffers&) = delete;
@@ -23,6 +24,7 @@ class Buffers {
   Range real(Range range) const;
 
   std::vector<Range> patterns_, mapped_;
+  const bool heap_;
 };
 
 }  // namespace play

@@ -22,6 +22,7 @@ struct Options {
   double loops = 0;
   bool sleeps = false;
   bool fresh = false;
+  bool heap = false;
 };
 
 void add_options(CLI::App& app, Options& options) {
@@ -45,6 +46,7 @@ void add_options(CLI::App& app, Options& options) {
       ->default_str("loop");
   app.add_flag("--fresh", options.fresh,
                "pages of a buffer exist from its first message on, not from the start");
+  app.add_flag("--heap", options.heap, "buffers are blocks of malloc, not mappings");
 }
 
 /// The quickest rank: the others lost their core meanwhile.
@@ -86,9 +88,11 @@ int main(int argc, char** argv) {
 
   const auto sites = sites_of(ranks);
   play::Steps& steps = ranks[static_cast<std::size_t>(mpi.rank)];
+  if (options.heap && steps.unmaps())
+    return example::usage_error(mpi, app, "pattern " + options.pattern + " unmaps its buffers: no --heap");
   const double loops = options.loops > 0 ? options.loops : loops_per_second();
   const Computation computation(options.sleeps ? Computation::Kind::sleep : Computation::Kind::loop, loops);
-  const play::Buffers buffers(steps, !options.fresh);
+  const play::Buffers buffers(steps, !options.fresh, options.heap);
   play::Player player(steps, sites, computation);
 
   MPI_Barrier(MPI_COMM_WORLD);

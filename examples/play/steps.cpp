@@ -136,6 +136,14 @@ Error steps_of(const Pattern& pattern, std::uint64_t turns, const Machine& machi
   return check(ranks);
 }
 
+bool Steps::unmaps() const {
+  const auto in = [](const std::vector<Step>& part) {
+    return std::any_of(part.begin(), part.end(),
+                       [](const Step& step) { return step.kind == Step::Kind::unmap; });
+  };
+  return in(before) || in(turn) || in(after);
+}
+
 std::vector<std::uint64_t> sites_of(const std::vector<Steps>& ranks) {
   std::set<std::uint64_t> sites;
   for (const Steps& steps : ranks)

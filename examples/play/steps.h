@@ -43,6 +43,8 @@ struct Steps {
   std::uint64_t turns = 0;
   std::vector<Range> arrays;             ///< every buffer of the program
   std::vector<std::vector<int>> groups;  ///< ranks that exchange all-to-all, in order of first use
+
+  bool unmaps() const;
 };
 
 /// The steps of all ranks. The error names a step that cannot be played: a message to a missing rank, or one
