@@ -41,8 +41,11 @@ void allreduce(ProgramBuilder& builder, Address sums, Address incoming, std::uin
 
 }  // namespace
 
-double simulated_allreduce_us(std::uint64_t bytes, bool in_arena) {
-  const simulate::Machine machine;
+double simulated_allreduce_us(std::uint64_t bytes, AllreduceMemory memory, double network_bytes_per_second,
+                              double offload_ns) {
+  simulate::Machine machine;
+  machine.network_bytes_per_second = network_bytes_per_second;
+  const bool in_arena = memory == AllreduceMemory::arena;
   simulate::Pattern pattern;
   pattern.ranks = kAllreduceNodes;
   pattern.turns = kCalls;
@@ -60,8 +63,13 @@ double simulated_allreduce_us(std::uint64_t bytes, bool in_arena) {
   if (const Error error = simulate::Placement::make(kAllreduceNodes, 1, "packed", placement))
     throw Failure(error.message);
   simulate::Settings settings;
-  settings.retention = in_arena ? RetentionKind::leave_pinned : RetentionKind::on_demand;
-  settings.nic = load_cost_model("connectx").model;
+  settings.retention =
+      memory == AllreduceMemory::on_demand ? RetentionKind::on_demand : RetentionKind::leave_pinned;
+  if (memory != AllreduceMemory::unregistered) {
+    CostModel& nic = settings.nic.emplace(load_cost_model("connectx").model);
+    nic.register_ns_base += offload_ns;
+    nic.deregister_ns_base += offload_ns;
+  }
   settings.cores = 8;
   const auto seconds = [&](std::uint64_t calls) {
     return simulate::simulate(simulate::pattern_workload(pattern, calls, placement, machine), settings)

@@ -142,6 +142,7 @@ TEST_F(Cli, BenchPreregHasEachWayAndTheCollectiveOn16Nodes) {
                                      {"ms", "ms"},
                                      {"us", "us"},
                                      {"saved", "%"},
+                                     {"saved_of_offloaded", "%"},
                                      {"faster_than_on-demand", "times"},
                                      {"faster_than_unfaulted", "times"}},
                                     "");
@@ -152,8 +153,13 @@ TEST_F(Cli, BenchPreregHasEachWayAndTheCollectiveOn16Nodes) {
     EXPECT_LT(values[name]["pinion"]["ns"], values["on-demand"]["pinion"]["ns"]) << name;
   }
   EXPECT_GT(values["arena"]["atomic-pair"]["ns"], 0);
-  for (const char* name : {"allreduce-2M-16-nodes", "allreduce-4M-16-nodes"})
-    EXPECT_GT(values[name]["arena"]["saved"], 0) << name;
+  for (const char* name : {"allreduce-2M-16-nodes-1.5GBps", "allreduce-4M-16-nodes-12GBps"}) {
+    auto& by = values[name];
+    EXPECT_GT(by["arena"]["saved"], 0) << name;
+    EXPECT_LE(by["none"]["us"], by["arena"]["us"]) << name;
+    EXPECT_LT(by["once"]["us"], by["on-demand"]["us"]) << name;
+    EXPECT_LT(by["once"]["us"], by["offloaded"]["us"]) << name;
+  }
   for (const char* subject : {"pinion", "under-lease", "unregistered"})
     EXPECT_GT(values["fork-64M"][subject]["ms"], 0) << subject;
 }
