@@ -14,6 +14,7 @@
 #include "base/clock.h"
 #include "base/range.h"
 #include "base/units.h"
+#include "cli/bench/metrics.h"
 #include "cli/bench/quiet_session.h"
 #include "cli/bench/wire.h"
 #include "cli/command.h"
@@ -97,13 +98,14 @@ std::string heading_of(const Group& group) {
   const BenchRow& row = *group.front();
   std::string text = row.metric == row.unit ? row.unit : fmt::format("{}, {}", row.metric, row.unit);
   if (!row.provider.empty()) text += fmt::format(", provider {}", row.provider);
-  return text + ":";
+  const std::string meaning = meaning_of(row.metric);
+  return meaning.empty() ? text + ":" : fmt::format("{}: {}", text, meaning);
 }
 
 void print_table(const std::string& bench_text, const Bench& bench, const Json& m) {
   fmt::print("{}{}", wrapped(bench_text, ""), wrapped(machine_text(m), ""));
   for (const Group& group : groups_of(bench)) {
-    fmt::print("\n{}\n", heading_of(group));
+    fmt::print("\n{}", wrapped(heading_of(group), ""));
     Table table({"case", "subject", "median", "95 % of it", "beside the first"});
     for (const BenchRow* row : group) {
       table.add({row->name, row->subject, figure_text(row->value, row->unit),
@@ -192,6 +194,7 @@ struct Arguments {
   BenchOptions options;
   std::string wire;
   std::vector<std::string> sizes;
+  std::string pause;
   bool json = false;
 };
 
@@ -205,6 +208,7 @@ void check(const Registered& bench, const BenchOptions& options) {
        "--provider, --full or --wire");
   only(!options.sizes.empty(), kTakesSizes, "--size");
   only(!options.plot.empty(), kTakesPlot, "--plot");
+  only(options.pause > 0, kTakesPause, "--pause");
   if (!options.plot.empty()) check_plot(options.plot);
 }
 
@@ -221,12 +225,19 @@ std::vector<std::size_t> sizes_of(const std::vector<std::string>& texts) {
   return sizes;
 }
 
+Duration pause_of(const std::string& text) {
+  const auto pause = parse_duration(text);
+  if (!pause || *pause <= 0) throw UsageError(fmt::format("--pause: '{}' is no time, such as 100ms", text));
+  return *pause;
+}
+
 void run(const Arguments& arguments, const std::string& names) {
   for (const Registered& bench : registered_benches()) {
     if (arguments.name != bench.name) continue;
     BenchOptions options = arguments.options;
     if (!arguments.wire.empty()) options.wire_bytes_per_second = parse_wire(arguments.wire);
     options.sizes = sizes_of(arguments.sizes);
+    if (!arguments.pause.empty()) options.pause = pause_of(arguments.pause);
     check(bench, options);
     const std::string quiet = enter_quiet_session();
     Bench result(bench.name, options);
@@ -281,6 +292,9 @@ void add_benches(CLI::App& app) {
                 "bench transfers, firehose, gather: all sizes, counts and providers")
       ->disable_flag_override();
   add_list(*sub, "--size", arguments->sizes, "bench transfers, prepare, prereg: these sizes (17K,4M)");
+  sub->add_option("--pause", arguments->pause,
+                  "bench transfers: messages one at a time, and as long a pause after each")
+      ->type_name("TIME");
   sub->add_option("--plot", arguments->options.plot, "bench transfers, firehose: draws the rows")
       ->type_name("FILE.svg|png");
   sub->add_flag("--json", arguments->json, "one JSON object instead of a table")->disable_flag_override();

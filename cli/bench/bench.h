@@ -14,6 +14,7 @@
 #include <utility>
 #include <vector>
 
+#include "base/clock.h"
 #include "cli/command.h"
 #include "cli/progress.h"
 
@@ -47,6 +48,7 @@ struct BenchOptions {
   double wire_bytes_per_second = 0;  ///< of an emulated wire in place of a provider; 0: none
   std::vector<std::size_t> sizes;    ///< in place of the bench's own
   std::string plot;                  ///< a file; empty: none
+  Duration pause = 0;                ///< after each message, as for a computation
 };
 
 class Bench {
@@ -89,7 +91,8 @@ enum BenchTakes : unsigned {
   kTakesDevice = 1,
   kTakesNetwork = 2,
   kTakesSizes = 4,
-  kTakesPlot = 8
+  kTakesPlot = 8,
+  kTakesPause = 16
 };
 
 /// A power of 2^10 and its count, as cases are named: 17K, 4M, 8G.

@@ -96,7 +96,7 @@ void measure(Bench& bench, const TransferNetwork& network) {
   };
   // MPI libraries have a wire of their own.
   const std::vector<MpiBench> families =
-      network.wire_bytes_per_second > 0 ? std::vector<MpiBench>{} : mpi_benches();
+      network.wire_bytes_per_second > 0 || network.pause > 0 ? std::vector<MpiBench>{} : mpi_benches();
   for (unsigned round = 0; round < rounds; ++round) {
     for (const TransferSubject& subject : transfer_subjects()) {
       attempt(subject.name, [&] {
@@ -150,18 +150,22 @@ void plot(const Bench& bench) {
 void run(Bench& bench) {
   const BenchOptions& options = bench.options();
   if (options.full && options.provider.empty() && options.wire_bytes_per_second == 0) {
-    for (const char* provider : {"shm", "tcp;ofi_rxm", "sockets"}) measure(bench, {provider});
+    for (const char* provider : {"shm", "tcp;ofi_rxm", "sockets"})
+      measure(bench, {provider, 0, options.pause});
   } else {
     if (!options.provider.empty()) try_provider(options.provider);
-    measure(bench, {options.provider, options.wire_bytes_per_second});
+    measure(bench, {options.provider, options.wire_bytes_per_second, options.pause});
   }
   bench.note(
       "A sample is a run of two processes on this node, subjects by turns, a third of the rounds. "
-      "latency_us: half a round trip; learning_us: the same of the round trips before (256 MiB, at most "
-      "1,000), "
-      "while retention learns. bandwidth_MBps and CPU: four messages at a time, one way; CPU is that "
-      "of the whole process, its helper and progress thread included. Registered bytes: the sender's during "
-      "that, the bounce pool included, seen at most every 20 us. no-reuse: each buffer carries one message.");
+      "learning_us: "
+      "256 MiB, at most 1,000 messages. Registered bytes: the bounce pool included, seen at most every 20 "
+      "us. "
+      "no-reuse: each buffer carries one message.");
+  if (options.pause > 0)
+    bench.note(
+        "With --pause messages go one at a time, one way: latency_us is that of the sender, three turns of "
+        "the four buffers are for retention to learn.");
   bench.note(
       options.wire_bytes_per_second > 0
           ? "Emulated: the wire moves the data, then sleeps for as long as its bandwidth requires; "
@@ -177,7 +181,7 @@ void run(Bench& bench) {
 }
 
 const BenchRegistration registration{"transfers", "Large messages by each protocol and retention", run,
-                                     kTakesNetwork | kTakesSizes | kTakesPlot};
+                                     kTakesNetwork | kTakesSizes | kTakesPlot | kTakesPause};
 
 }  // namespace
 

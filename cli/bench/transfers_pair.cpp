@@ -9,11 +9,14 @@
 
 #include <algorithm>
 #include <array>
+#include <chrono>
 #include <cstring>
 #include <deque>
 #include <functional>
 #include <memory>
 #include <sstream>
+#include <thread>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/range.h"
@@ -36,6 +39,8 @@ using transfer::FabricEndpointResult;
 using transfer::Protocol;
 
 constexpr unsigned kWindow = TransferMover::kWindow;
+/// Turns of all buffers before those that count, where a pause follows each message.
+constexpr unsigned kLearningTurns = 3;
 /// A process that takes longer than this hangs.
 constexpr unsigned kLongest = 600;
 
@@ -142,14 +147,21 @@ unsigned learning_messages(const TransferCase& one) {
 /// One process of the two: its work in each case, and its figures.
 class Member {
  public:
-  Member(unsigned rank, TransferMover& mover, TransferPages pages, std::ostringstream& out)
-      : rank_(rank), mover_(mover), pages_(pages), out_(out) {}
+  Member(unsigned rank, TransferMover& mover, TransferPages pages, Duration pause, std::ostringstream& out)
+      : rank_(rank), mover_(mover), pages_(pages), pause_(pause), out_(out) {}
 
   void run(const TransferCase& one) {
     const unsigned messages = transfer_messages(one), learning = one.reuse ? learning_messages(one) : 0;
     const Buffers buffers(one.bytes, one.reuse ? kWindow : 2 * messages, pages_);
     mover_.begin(buffers.memory);
     unsigned number = 0;
+    if (pause_ > 0) {
+      if (one.reuse) paused(one, buffers, kLearningTurns * kWindow, number);
+      const auto [us, registered] = paused(one, buffers, messages, number);
+      put(one, "latency_us", us);
+      put_registered(one, registered);
+      return mover_.end();
+    }
     if (learning > 0) put(one, "learning_us", ping_pong(one, buffers, learning, number));
     put(one, "latency_us", ping_pong(one, buffers, messages, number));
     stream(one, buffers, messages, number);
@@ -182,6 +194,40 @@ class Member {
     return static_cast<double>(monotonic_now() - begin) / (2.0 * messages) / 1000;
   }
 
+  /// One way, one at a time, and a computation after each, as Figure 1 of the helper-threads paper has it.
+  /// Returns the microseconds of a message at the sender, and what it has registered meanwhile.
+  std::pair<double, Registered> paused(const TransferCase& one, const Buffers& buffers, unsigned messages,
+                                       unsigned& number) {
+    Registered registered;
+    mover_.between([&] { registered.sample(); });
+    mover_.barrier();
+    Duration sum = 0;
+    for (unsigned i = 0; i < messages; ++i, ++number) {
+      buffers.mark(number);
+      const Time begin = monotonic_now();
+      if (rank_ == 0) {
+        mover_.send(0, buffers.out(number), one.bytes);
+        mover_.finish_send(0);
+      } else {
+        mover_.receive(0, buffers.in(number), one.bytes);
+        mover_.finish_receive(0);
+        buffers.check(number);
+      }
+      const Time end = monotonic_now();
+      sum += end - begin;
+      for (; monotonic_now() - end < pause_; std::this_thread::sleep_for(std::chrono::milliseconds(1)))
+        registered.sample();
+    }
+    mover_.barrier();
+    mover_.between({});
+    return {static_cast<double>(sum) / messages / 1000, registered};
+  }
+
+  void put_registered(const TransferCase& one, const Registered& registered) {
+    put(one, "registered_peak_bytes", registered.peak());
+    put(one, "registered_mean_bytes", registered.mean());
+  }
+
   /// One way, several at a time.
   void stream(const TransferCase& one, const Buffers& buffers, unsigned messages, unsigned number) {
     Registered registered;
@@ -207,13 +253,13 @@ class Member {
     put(one, "bandwidth_MBps", static_cast<double>(one.bytes) * messages / seconds / 1e6);
     put(one, "cpu_us", cpu);
     put(one, "remote_cpu_us", theirs);
-    put(one, "registered_peak_bytes", registered.peak());
-    put(one, "registered_mean_bytes", registered.mean());
+    put_registered(one, registered);
   }
 
   const unsigned rank_;
   TransferMover& mover_;
   const TransferPages pages_;
+  const Duration pause_;
   std::ostringstream& out_;
 };
 
@@ -262,7 +308,7 @@ std::string member(unsigned rank, const TransferSubject& subject, const Transfer
     const auto mover = make_transfer_mover(endpoint, subject);
     connection.connect();
     if (rank == 0) out << "provider 0 " << endpoint.capabilities().provider << '\n';
-    Member self(rank, *mover, subject.pages, out);
+    Member self(rank, *mover, subject.pages, network.pause, out);
     for (const TransferCase& one : cases)
       if (measures(subject, one)) self.run(one);
     mover->close();

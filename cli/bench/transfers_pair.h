@@ -8,6 +8,8 @@
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
+
 namespace pinion::cli {
 
 enum class TransferPages { ordinary, transparent, hugetlb };
@@ -37,6 +39,7 @@ unsigned transfer_messages(const TransferCase& one);
 struct TransferNetwork {
   std::string provider;              ///< of libfabric; empty: the endpoint chooses
   double wire_bytes_per_second = 0;  ///< an emulated wire (bench_wire.h) instead; 0: none
+  Duration pause = 0;                ///< after each message, of which then one is under way
 };
 
 struct TransferFigures {

@@ -194,6 +194,7 @@ TEST_F(Cli, ABenchNamesTheRatioToItsFirstSubject) {
   const std::string table = pinion({"bench", "queue", "--rounds", "1"}).out;
   EXPECT_NE(table.find("beside the first"), std::string::npos) << table;
   EXPECT_NE(table.find(" x\n"), std::string::npos) << table;
+  EXPECT_NE(table.find("ns: time of the case's work"), std::string::npos) << table;
   expect_narrow(table);
 }
 
