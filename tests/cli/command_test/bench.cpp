@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <unistd.h>
 
 #include <cstring>
 #include <filesystem>
@@ -177,6 +178,21 @@ TEST_F(Cli, BenchGatherHasEachWay) {
       EXPECT_GT(ns[name][subject], 0) << name << ' ' << subject;
   EXPECT_GT(ns["offset-64"]["in-place"], 0);
   expect_usage_error({"bench", "gather", "--provider", "none-such"}, "none-such");
+}
+
+TEST_F(Cli, BenchesOfMpiRunForRootToo) {
+  // A launcher that refuses root as Open MPI's does. Its program prints no figures.
+  std::ofstream(root() / "mpirun.openmpi") << "#!/bin/sh\ncase \"$(id -u) $*\" in\n"
+                                              "*--allow-run-as-root*) echo as root;;\n"
+                                              "0*) echo refused; exit 1;;\n*) echo as a user;;\nesac\n";
+  std::ofstream(root() / "libexec/pinion/p2p-openmpi") << "#!/bin/sh\n";
+  for (const char* program : {"mpirun.openmpi", "libexec/pinion/p2p-openmpi"})
+    fs::permissions(root() / program, fs::perms::owner_all);
+  const std::string path = std::getenv("PATH");
+  ::setenv("PATH", (root().string() + ":" + path).c_str(), 1);
+  const Outcome o = pinion({"bench", "p2p", "--rounds", "1"});
+  ::setenv("PATH", path.c_str(), 1);
+  EXPECT_NE(o.out.find(::geteuid() == 0 ? "as root" : "as a user"), std::string::npos) << o.out << o.err;
 }
 
 TEST_F(Cli, BenchesRefuseOptionsOfOthers) {
