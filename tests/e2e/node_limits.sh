@@ -45,7 +45,7 @@ if [ "$family" = mpich ] && alone true 2>/dev/null; then
   UCX_POSIX_DIR=$work alone timeout 120 "$pinion" run --device emulated --retention leave-pinned --node-limit 18M --log "$work/log" -- \
     "${launch[@]}" -n 4 "${fft[@]}" >"$work/out" 2>"$work/err" || fail "no table: status $?: $(cat "$work/err")"
   verified || fail "no table: $(cat "$work/out")"
-  [ "$(unwrapped "$work/err" | grep -c 'each of 4 keeps to an equal part of --node-limit')" -eq 4 ] || fail "no table: $(cat "$work/err")"
+  [ "$(unwrapped "$work/err" | grep -c 'each of 4 keeps to an equal part of --node-limit, 4.5 MiB$')" -eq 4 ] || fail "no table: $(cat "$work/err")"
   report_says "no table" "r.registered_bytes.peak <= 18 * $mib"
   output=$(PINION=node-limit=18M alone "$build/bin/examples/registration_cache" 30 2>&1) || fail "no table, no rank: $output"
   unwrapped - <<<"$output" | grep -q 'nothing is registered; use --limit' && grep -q ' 30 bounced' <<<"$output" || fail "no table, no rank: $output"
