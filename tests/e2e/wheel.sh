@@ -18,6 +18,10 @@ wheel=$(echo "$work"/*.whl)
 "$python" -m venv "$work/venv" && "$work/venv/bin/pip" install --quiet --no-index "$wheel" >"$work/out" 2>&1 ||
   { fail "pip install: $(cat "$work/out")"; exit 1; }
 
+# A wheel has no links: a library under one more name is a copy.
+copies=$(find "$work/venv/lib" -name 'libpinion.so*' -o -name 'libpinion-firehose.so*' | wc -l)
+[ "$copies" -eq 4 ] || fail "$copies files of two libraries, not 4: $(ls "$work/venv/lib")"
+
 binaries=("$work"/venv/bin/pinion "$work"/venv/lib/libpinion{,-firehose}.so.0 "$work"/venv/lib/libpinion-{preload,symbols,heap}.so)
 for binary in "${binaries[@]}"; do
   objdump -T "$binary" >"$work/symbols" || fail "objdump $binary"
