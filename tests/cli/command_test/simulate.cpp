@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstring>
 #include <filesystem>
 #include <fstream>
@@ -165,9 +166,10 @@ TEST_F(Cli, SimulateSaysThatARunWouldLeaveASmallProcessAlone) {
   write_periodic_log(root() / "little", "");
   const Outcome report = pinion({"report", "little", "--json"});
   EXPECT_EQ(json::parse(report.out)["verdict"]["choice"], "nothing to gain");
-  const Outcome simulated = pinion({"simulate", "little"});
+  Outcome simulated = pinion({"simulate", "little"});
+  std::replace(simulated.out.begin(), simulated.out.end(), '\n', ' ');
+  EXPECT_NE(simulated.out.find("Best, of"), std::string::npos) << simulated.out;
   EXPECT_NE(simulated.out.find("Unasked, Pinion would let nothing go"), std::string::npos) << simulated.out;
-  EXPECT_NE(simulated.out.find("pinion run --minimum-gain 0 -- a.out"), std::string::npos) << simulated.out;
 }
 
 TEST_F(Cli, SimulateTakesListsOfValues) {
