@@ -33,11 +33,10 @@ using Samples = std::map<std::string, std::vector<double>>;  ///< by case and me
 
 const char* unit_of(const std::string& metric) { return metric.ends_with("ns") ? "ns a call" : "a call"; }
 
-/// `helper` beside `leave-pinned` of the same round.
-std::vector<double> ratios(const std::vector<double>& helper, const std::vector<double>& pinned) {
+/// `over` beside `under` of the same round.
+std::vector<double> ratios(const std::vector<double>& over, const std::vector<double>& under) {
   std::vector<double> of;
-  for (std::size_t i = 0; i < std::min(helper.size(), pinned.size()); ++i)
-    of.push_back(helper[i] / pinned[i]);
+  for (std::size_t i = 0; i < std::min(over.size(), under.size()); ++i) of.push_back(over[i] / under[i]);
   return of;
 }
 
@@ -45,8 +44,10 @@ void measure_messages(Bench& bench, const MpiBench& mpi, int ranks) {
   const auto under = [](const char* retention) {
     return under_pinion({"--device", "emulated", "--nic", "connectx", "--retention", retention});
   };
-  const std::pair<const char*, CommandLine> subjects[] = {
-      {"none", {}}, {"leave-pinned", under("leave-pinned")}, {"pinion", under("helper")}};
+  const std::pair<const char*, CommandLine> subjects[] = {{"none", {}},
+                                                          {"observe", under("observe")},
+                                                          {"leave-pinned", under("leave-pinned")},
+                                                          {"pinion", under("helper")}};
   constexpr std::size_t kSubjects = std::size(subjects);
   std::map<std::string, Samples> samples;
   for (std::size_t round = 0; round < bench.rounds(); ++round) {
@@ -64,8 +65,10 @@ void measure_messages(Bench& bench, const MpiBench& mpi, int ranks) {
     for (const auto& [subject, command] : subjects)
       if (subject == std::string("pinion") || !metric.starts_with("helper"))
         bench.add(name, subject, metric, unit_of(metric), samples[subject][figure]);
-    if (metric == "ns")
-      bench.add(name, "pinion", "of-leave-pinned", "ratio", ratios(values, samples["leave-pinned"][figure]));
+    if (metric != "ns") continue;
+    bench.add(name, "pinion", "of-leave-pinned", "ratio", ratios(values, samples["leave-pinned"][figure]));
+    for (const char* subject : {"observe", "leave-pinned", "pinion"})
+      bench.add(name, subject, "of-none", "ratio", ratios(samples[subject][figure], samples["none"][figure]));
   }
 }
 
@@ -85,10 +88,10 @@ void run(Bench& bench) {
       "does not come. A sample is the best of 40 batches of one run, the runs with and without Pinion by "
       "turns.");
   bench.note(
-      "Messages of 64 bytes, 16 KiB and 1 MiB: a sample is the mean of one run, subjects by turns; device "
+      "Messages of 64 bytes to 4 MiB: a sample is the mean of one run, subjects by turns; device "
       "emulated, NIC connectx. Two ranks keep two cores busy; `alone`: one rank, with itself, leaves a core "
       "to "
-      "the helper. `of-leave-pinned`: of the two runs of a round. `switches`: of rank 0's thread; "
+      "the helper. `of-leave-pinned`, `of-none`: of the two runs of a round. `switches`: of rank 0's thread; "
       "`helper-...`: "
       "of its helper.");
 }

@@ -225,7 +225,11 @@ struct Size {
 
 void measure_messages(int ranks) {
   constexpr Kind kKinds[] = {{"ping-pong", ping_pong}, {"alltoall", alltoall}, {"allreduce", allreduce}};
-  constexpr Size kSizes[] = {{"64", 64, 40000}, {"16K", 16 << 10, 8000}, {"1M", 1 << 20, 200}};
+  constexpr Size kSizes[] = {{"64", 64, 40000},
+                             {"16K", 16 << 10, 8000},
+                             {"17K", 17 << 10, 8000},
+                             {"1M", 1 << 20, 200},
+                             {"4M", 4 << 20, 50}};
   for (const Kind& kind : kKinds) {
     for (const Size& size : kSizes) {
       const auto room = static_cast<std::size_t>(size.bytes) * static_cast<std::size_t>(ranks);
