@@ -235,6 +235,14 @@ class Claims(unittest.TestCase):
                     self.assertIn(line, whole)
                     self.assertIn(line, full)
 
+    def test_the_placement_page_has_the_programs_that_were_kept(self):
+        page = (ROOT / "docs" / "internals" / "placement.md").read_text()
+        values = paper.kept_values("programs")
+        for program, subject, metric in values:
+            if subject == "base-pages" and metric.endswith("_s"):
+                both = (values[program, one, metric] for one in ("base-pages", "pinion"))
+                self.assertIn(" / ".join(f"{value:.3f}".removeprefix("0") for value in both), page, f"{program}, {metric}")
+
 
 class Arguments(unittest.TestCase):
     def test_bad_ones(self):
