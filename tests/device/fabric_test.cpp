@@ -41,6 +41,30 @@ std::vector<DeviceMaker> makers() {
 }
 INSTANTIATE_TEST_SUITE_P(Fabric, PinningDevice, ::testing::ValuesIn(makers()), name_of);
 
+TEST(FabricDevice, AProviderThatRefusesTheFlagIsAskedWithItOnce) {
+  MadeFabric fabric({{"verbs"}});
+  fabric.known_flags = 0;
+  const auto device = open(fabric);
+  ASSERT_NE(device, nullptr);
+  Memory memory(kMiB);
+  for (unsigned i = 0; i < 3; ++i)
+    EXPECT_FALSE(device->register_range(memory.range(), Access::all, Actor::application).error);
+  EXPECT_EQ(fabric.asked, 4u);
+}
+
+// Without the flag a region would stay pinned in libfabric's cache.
+TEST(FabricDevice, AProviderThatTakesTheFlagIsNeverAskedWithoutIt) {
+  MadeFabric fabric({{"verbs"}});
+  const auto device = open(fabric);
+  ASSERT_NE(device, nullptr);
+  Memory memory(kMiB);
+  ASSERT_FALSE(device->register_range(memory.range(), Access::all, Actor::application).error);
+  EXPECT_NE(fabric.regions()[0].flags, 0u);
+  fabric.refuse = [](const std::string& call) { return call == "fi_mr_reg" ? -FI_EINVAL : 0; };
+  EXPECT_TRUE(device->register_range(memory.range(), Access::all, Actor::application).error);
+  EXPECT_EQ(fabric.asked, 2u);
+}
+
 TEST(FabricDevice, EveryModeOfRegistration) {
   for (const int mode : {0, FI_MR_LOCAL, FI_MR_VIRT_ADDR, FI_MR_ALLOCATED, FI_MR_PROV_KEY, FI_MR_ENDPOINT,
                          FI_MR_RAW | FI_MR_PROV_KEY, kMrBasic, kMrScalable, kAllModes}) {

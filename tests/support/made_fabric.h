@@ -42,9 +42,12 @@ class MadeFabric {
   struct Region {
     const void* address;
     std::size_t bytes;
-    std::uint64_t access, key;
+    std::uint64_t access, key, flags = 0;
     bool bound = false, enabled = false;
   };
+
+  std::uint64_t known_flags = ~std::uint64_t{0};  ///< of registrations; others are refused
+  unsigned asked = 0;                             ///< for registrations
 
   explicit MadeFabric(std::vector<Provider> providers) : providers_(std::move(providers)) {
     library_.dupinfo = [](const fi_info*) { return made_->new_info(); };
@@ -98,8 +101,11 @@ class MadeFabric {
       return code;
     };
     region_of_domain_.reg = [](fid*, const void* address, std::size_t bytes, std::uint64_t access,
-                               std::uint64_t, std::uint64_t key, std::uint64_t, fid_mr** region, void*) {
-      return made_->add({address, bytes, access, key}, region);
+                               std::uint64_t, std::uint64_t key, std::uint64_t flags, fid_mr** region,
+                               void*) {
+      ++made_->asked;
+      if ((flags & ~made_->known_flags) != 0) return -FI_EBADFLAGS;
+      return made_->add({address, bytes, access, key, flags}, region);
     };
     for (fid* object : {&fabric_.fid, &domain.fid, &addresses_.fid, &queue_.fid, &endpoint.fid})
       object->ops = &close_ops_;

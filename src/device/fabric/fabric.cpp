@@ -144,6 +144,7 @@ class Keys {
 /// Keeps a registration out of libfabric's own cache, which would leave it pinned when it is closed.
 /// Providers with that cache (verbs, cxi) know the flag, OFI_MR_NOCACHE, which libfabric's headers lack.
 constexpr std::uint64_t kPastTheCache = std::uint64_t{1} << 60;
+enum class Flag : std::uint8_t { untried, taken, refused };
 
 /// A registration with libfabric and, where the provider pins nothing, the kernel's.
 struct FabricRegion {
@@ -276,16 +277,25 @@ class FabricDevice final : public Device {
                      has(FI_MR_PROV_KEY) ? 0 : state_->keys.next(), flags, &entry.region, nullptr);
   }
 
+  /// A provider that has taken the flag once refuses something else: without it, the region would enter the
+  /// cache.
+  int enter_past_the_cache(const Opened& opened, Range pages, Access access, FabricRegion& entry) {
+    const Flag known = pin_ ? Flag::refused : flag_.load(std::memory_order_relaxed);
+    int code = enter(opened, pages, access, known == Flag::refused ? 0 : kPastTheCache, entry);
+    if (known != Flag::untried) return code;
+    const bool refused = code == -FI_EBADFLAGS || code == -FI_EINVAL;
+    if (refused) code = enter(opened, pages, access, 0, entry);
+    if (code == 0) flag_.store(refused ? Flag::refused : Flag::taken, std::memory_order_relaxed);
+    return code;
+  }
+
   /// Registers with libfabric, and fills in `entry`. On error `entry` has the parts made so far.
   Error add(Opened& opened, Range pages, Access access, FabricRegion& entry, RegistrationKey& key) {
     constexpr int kAttempts = 1000;  // the program may have keys of its own in the domain
     int code = -FI_ENOKEY;
     const auto alone = this->alone();
-    for (int attempt = 0; attempt < kAttempts && code == -FI_ENOKEY; ++attempt) {
-      code = enter(opened, pages, access, pin_ ? 0 : kPastTheCache, entry);
-      if (!pin_ && (code == -FI_EBADFLAGS || code == -FI_EINVAL))
-        code = enter(opened, pages, access, 0, entry);
-    }
+    for (int attempt = 0; attempt < kAttempts && code == -FI_ENOKEY; ++attempt)
+      code = enter_past_the_cache(opened, pages, access, entry);
     if (code != 0) {
       entry.region = nullptr;
       return refusal(code, pages);
@@ -361,7 +371,8 @@ class FabricDevice final : public Device {
   const std::string provider_, domain_;
   const int mode_;
   const std::size_t key_bytes_;
-  std::unique_ptr<Device> pin_;  ///< null where the provider pins
+  std::unique_ptr<Device> pin_;            ///< null where the provider pins
+  std::atomic<Flag> flag_{Flag::untried};  ///< what the provider makes of kPastTheCache
   DeviceCapabilities capabilities_;
   std::unique_ptr<State> state_;
 };
