@@ -18,10 +18,11 @@ std::string arena_text(const ArenaFigures& f) {
   const auto text = [](std::uint64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
   return fmt::format(
       "{} with an arena: {} of {} requests there served, {} in all; at most {} in {} segments; segments "
-      "registered {} times, refused {}, doomed by memory changes {}, let go under a limit {}",
+      "registered {} times ({} before a request), refused {}, doomed by memory changes {}, let go under a "
+      "limit {}",
       plural_text(f.processes, "process", "processes"), count_text(f.served), count_text(f.requests),
       text(f.served_bytes), text(f.segment_bytes), count_text(f.segments), count_text(f.registrations),
-      count_text(f.refused), count_text(f.doomed), count_text(f.let_go));
+      count_text(f.ahead), count_text(f.refused), count_text(f.doomed), count_text(f.let_go));
 }
 
 Verdict arena_verdict(const runlog::Report& r, const ArenaFigures& f) {
@@ -46,6 +47,7 @@ Json to_json(const ArenaFigures& f) {
           {"segments", f.segments},
           {"segment_bytes", f.segment_bytes},
           {"registrations", f.registrations},
+          {"ahead", f.ahead},
           {"refused", f.refused},
           {"doomed", f.doomed},
           {"let_go", f.let_go},

@@ -97,7 +97,8 @@ AcquireResult AcquireBySteps::run(ThreadContext& thread, AcquireRequest request,
       step = run();
     }
   }
-  time.count(thread.counters[number], record, result);
+  // The program waits for no preparation.
+  if (record.call != CallKind::prepare) time.count(thread.counters[number], record, result);
   if (step == AcquireStep::refused) {
     // The helper may register it ahead for a later use, so it must learn if the memory goes before. Where its
     // events stay unseen, the helper finds that by itself.

@@ -38,7 +38,7 @@ ArenaLeases::ArenaLeases(HugepageHeap& heap, Arena& arena, Access rights)
 
 // ---- opening ----
 
-Range ArenaLeases::begin_opening(int domain, Range request) {
+Range ArenaLeases::begin_opening(int domain, Range request, bool ahead) {
   const Range found = arena_.devices().at(request.begin);
   if (!found.contains(request)) return {};
   if (rests(domain, found)) return {};
@@ -52,7 +52,7 @@ Range ArenaLeases::begin_opening(int domain, Range request) {
   });
   const Range pages = is_open ? Range{} : arena_.devices().pin(segment, request);
   if (pages.empty()) return {};
-  open_.push_back({domain, segment, monotonic_now(), {}});
+  open_.push_back({domain, segment, monotonic_now(), {}, ahead});
   opens_.store(open_.size(), std::memory_order_release);
   return pages;
 }
@@ -71,6 +71,7 @@ void ArenaLeases::finish_opening(int domain, Range pages, Region* region) {
     return;
   }
   ++figures_.registrations;
+  if (open->ahead) ++figures_.ahead;
   open->region = {region, region->generation()};
   set_regions(*open, region);
 }

@@ -71,8 +71,8 @@ class ArenaLeases {
   // ---- opening ----
 
   /// The pages to register for the request: a segment, or the part that the program left whole.
-  /// finish_opening() must follow. Empty: none.
-  Range begin_opening(int domain, Range request);
+  /// finish_opening() must follow. Empty: none. `ahead`: no request needs it yet.
+  Range begin_opening(int domain, Range request, bool ahead);
   /// The second view of such pages; empty: they have none.
   Range view_of(Range pages) const { return arena_.view_of(pages); }
   /// `region` is leased for this object; null: the registration was refused.
@@ -137,6 +137,7 @@ class ArenaLeases {
     Range segment;
     Time since;        ///< it began to be registered
     RegionRef region;  ///< null while it is being registered
+    bool ahead = false;
     bool closing = false;
     bool returned = false;  ///< this object's lease
   };

@@ -8,26 +8,39 @@ namespace pinion {
 
 /// Registers the segment first, where that may be.
 bool ArenaSource::open(ThreadContext& thread, int number, Range request, Access access, Transfer& transfer) {
-  if (register_segment(thread, number, request) && take(thread, number, request, access, transfer))
+  if (register_segment(thread, number, request, kNever) && take(thread, number, request, access, transfer))
     return true;
   thread.counters[number].arena_passed.add(1);
   return false;
 }
 
+bool ArenaSource::may_open(int number) const {
+  return !domains_.observes(number) && !domains_.domain(number).registers_bytes() &&
+         !watch_.keeps_nothing() && !watch_.blind() && closing_.may_open();
+}
+
+bool ArenaSource::prepare(ThreadContext& thread, int number, Range segment, Duration expected) {
+  const Range first_page{segment.begin, segment.begin + page_size()};
+  return !may_open(number) || register_segment(thread, number, first_page, expected);
+}
+
 /// False: the segment stays unregistered. It may be open, for all that this thread knows, if true.
-bool ArenaSource::register_segment(ThreadContext& thread, int number, Range request) {
-  if (domains_.observes(number) || domains_.domain(number).registers_bytes() || watch_.keeps_nothing() ||
-      watch_.blind() || !closing_.may_open())
-    return false;
+bool ArenaSource::register_segment(ThreadContext& thread, int number, Range request, Duration expected) {
+  if (!may_open(number)) return false;
   closing_.retire_closed(thread);  // an earlier registration of the segment may be over
-  const Range pages = leases_.begin_opening(number, request);
+  const bool ahead = expected != kNever;
+  const Range pages = leases_.begin_opening(number, request, ahead);
   if (pages.empty()) return true;
   Record none;
+  if (ahead) none.call = CallKind::prepare;
   none.domain = static_cast<unsigned>(number);
-  const AcquireResult result = steps_.run(
-      thread,
-      {.pages = pages, .access = leases_.rights(), .owner = &leases_, .view = leases_.view_of(pages).begin},
-      none);
+  const AcquireResult result = steps_.run(thread,
+                                          {.pages = pages,
+                                           .access = leases_.rights(),
+                                           .owner = &leases_,
+                                           .view = leases_.view_of(pages).begin,
+                                           .expected = ahead ? expected : 0},
+                                          none);
   leases_.finish_opening(number, pages, result.region);
   if (result.region != nullptr) return true;
   closing_.retire_closed(thread);

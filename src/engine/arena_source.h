@@ -32,6 +32,11 @@ class ArenaSource {
                                         Transfer& transfer) {
     return holds(request.begin) && take(thread, domain, request, access, transfer);
   }
+  /// Whether segments may be registered for the domain at the moment.
+  bool may_open(int domain) const;
+  /// Registers a segment before a request needs it; the registration is `expected` to take so long. False:
+  /// refused.
+  bool prepare(ThreadContext& thread, int domain, Range segment, Duration expected);
 
  private:
   [[gnu::always_inline]] bool take(ThreadContext& thread, int domain, Range request, Access access,
@@ -48,7 +53,8 @@ class ArenaSource {
     return true;
   }
   bool open(ThreadContext& thread, int domain, Range request, Access access, Transfer& transfer);
-  bool register_segment(ThreadContext& thread, int domain, Range request);
+  /// `expected`: of a registration ahead of requests; kNever: the request needs it.
+  bool register_segment(ThreadContext& thread, int domain, Range request, Duration expected);
 
   ArenaLeases& leases_;
   KnownDomains& domains_;

@@ -10,6 +10,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "base/mutex.h"
@@ -60,6 +61,16 @@ class DomainTable {
 
   // ---- the helper ----
 
+  /// The first open domain of which `passes(slot)` is true; -1: there is none. Nothing: another thread is
+  /// about to open or close one.
+  template <class Passes>
+  std::optional<int> first_open(Passes&& passes) {
+    if (!mutex_.try_lock()) return std::nullopt;
+    const MutexLock lock(mutex_, std::adopt_lock);
+    for (int number = 0; number < count(); ++number)
+      if (slot(number).open && passes(slot(number))) return number;
+    return -1;
+  }
   /// The domain that the helper is asked to empty, or -1.
   int closing() const { return closing_.load(std::memory_order_seq_cst); }
   void emptied();

@@ -59,14 +59,16 @@ Engine::Engine(const Options& options, const JobPlace& place, bool spends_modell
                [this](DomainSlot& slot) {
                  helper_->equip(slot);
                  lease_path_.know(slot);
+                 segments_.wanted();
                }),
       arena_(process_heap(), process_arena(), options.preregister_remote ? Access::all : Access::write),
       watch_(domains_, arena_, memory_.events, memory_events::brackets(), bell_,
              traits_of(options.retention).keeps_idle, acts_at_start(options) != Acts::measured),
       counters_(memory_, domains_, watch_, clock_),
       lease_path_(options_, spends_modelled_time, domains_, arena_, watch_, counters_, bell_),
-      helper_(std::make_unique<Helper>(options_, place, memory_, domains_, lease_path_, watch_, counters_,
-                                       node_, bell_, clock_)) {}
+      segments_(process_heap(), process_arena(), lease_path_, bell_, options.preregister_ahead),
+      helper_(std::make_unique<Helper>(options_, place, memory_, domains_, lease_path_, segments_, watch_,
+                                       counters_, node_, bell_, clock_)) {}
 
 // ---- start and stop ----
 
@@ -95,6 +97,7 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
   watch_forks();
   engine->counters_.start();
   engine->watch_.begin(options);
+  engine->segments_.begin();
   error = engine->publish();
   const Time now = engine->clock_.now();
   engine->memory_.meter.start(now);

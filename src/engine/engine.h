@@ -20,6 +20,7 @@
 #include "engine/lease_path.h"
 #include "engine/memory_watch.h"
 #include "engine/node_membership.h"
+#include "engine/segment_preparation.h"
 
 namespace pinion {
 
@@ -91,6 +92,7 @@ class Engine {
   MemoryWatch watch_;
   RunCounters counters_;
   LeasePath lease_path_;
+  SegmentPreparation segments_;
   std::unique_ptr<Helper> helper_;  ///< freed by stop(), when the thread has ended
 };
 

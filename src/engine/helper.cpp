@@ -9,6 +9,7 @@
 #include "base/warning.h"
 #include "engine/lease_path.h"
 #include "engine/preparation.h"
+#include "engine/segment_preparation.h"
 #include "placement/arena_figures.h"
 #include "predict/predictor.h"
 #include "retention/make.h"
@@ -33,14 +34,14 @@ TimeBudget::Settings budget_of(const Options& options, const JobPlace& place) {
 }  // namespace
 
 Helper::Helper(const Options& options, const JobPlace& place, RunMemory& memory, DomainTable& domains,
-               LeasePath& lease_path, MemoryWatch& watch, RunCounters& counters, NodeMembership& node,
-               HelperBell& bell, Clock& clock)
+               LeasePath& lease_path, SegmentPreparation& segments, MemoryWatch& watch, RunCounters& counters,
+               NodeMembership& node, HelperBell& bell, Clock& clock)
     : options_(options),
       memory_(memory),
       domains_(domains),
       lease_path_(lease_path),
+      segments_(segments),
       watch_(watch),
-      node_(node),
       bell_(bell),
       clock_(clock),
       desk_({.traits = traits_of(options.retention),
@@ -114,8 +115,9 @@ void Helper::run() {
     if (hurries || now - last_check_ >= kCheckEvery) check(now);
     if (lease_path_.stopped()) let_everything_go();
     if (now - last_update_ >= LookSchedule::between_updates(now - began_)) update(now);
+    const Time of_segments = segments_.attend(clock_.now());
     const Time next_look = lease_path_.stopped() ? next_look_aside() : desk_.next_look(clock_.now());
-    sleep_until(hurries ? std::min(next_look, clock_.now() + kBetweenReads) : next_look);
+    sleep_until(std::min({next_look, of_segments, hurries ? clock_.now() + kBetweenReads : kNever}));
   }
   end_of_run();
 }
@@ -185,7 +187,7 @@ void Helper::sleep_until(Time wake) {
                                                  : HelperBell::light;
   bell_.prepare(sleep);
   // Records pushed before prepare() woke no thread, and deep sleep would pass them over: look again.
-  bool work = thread_.stopping() || domains_.closing() >= 0 || watch_.much_doomed();
+  bool work = thread_.stopping() || domains_.closing() >= 0 || watch_.much_doomed() || segments_.is_rung();
   for (ThreadContext* thread = all_threads(); thread && !work; thread = thread->next)
     work = thread->ring.size() > 0;
   if (!work) {
@@ -201,6 +203,7 @@ void Helper::sleep_until(Time wake) {
 }
 
 void Helper::end_of_run() {
+  segments_.end();
   log_.add_domains(domains_);
   figures_.note_acts();
   drain_.drain();
@@ -218,10 +221,8 @@ void Helper::end_of_run() {
   work_.retire_all_idle();
   end_counted();
   if (log_.is_open()) write_arena_figures(options_.log.c_str(), lease_path_.arena().figures());
-  // A process that still holds leases keeps its share, until the process ends.
-  if (domains_.budget().bytes() == 0) node_.leave(domains_.budget());
   figures_.finish();
-  duties_.stop_request().remove();
+  duties_.end();
 }
 
 void Helper::forget() {

@@ -24,12 +24,13 @@
 namespace pinion {
 
 class LeasePath;
+class SegmentPreparation;
 
 class Helper {
  public:
   Helper(const Options& options, const JobPlace& place, RunMemory& memory, DomainTable& domains,
-         LeasePath& lease_path, MemoryWatch& watch, RunCounters& counters, NodeMembership& node,
-         HelperBell& bell, Clock& clock);
+         LeasePath& lease_path, SegmentPreparation& segments, MemoryWatch& watch, RunCounters& counters,
+         NodeMembership& node, HelperBell& bell, Clock& clock);
 
   /// Gives a new domain its retention.
   void equip(DomainSlot& slot);
@@ -67,8 +68,8 @@ class Helper {
   RunMemory& memory_;
   DomainTable& domains_;
   LeasePath& lease_path_;
+  SegmentPreparation& segments_;
   MemoryWatch& watch_;
-  NodeMembership& node_;
   HelperBell& bell_;
   Clock& clock_;
   Desk desk_;

@@ -23,6 +23,11 @@ class NodeDuties {
   /// The CPUs that the thread may run on.
   void start() { allowed_ = run_on_ = node::cpus_of(0); }
   void attend(Time now);
+  /// At the end of the run. A process that still holds leases keeps its share, until the process ends.
+  void end() {
+    if (domains_.budget().bytes() == 0) node_.leave(domains_.budget());
+    stop_.remove();
+  }
   /// What `pinion stop` asks of this process.
   node::StopRequest& stop_request() { return stop_; }
 

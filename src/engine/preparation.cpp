@@ -96,6 +96,7 @@ Preparation::Preparation(LeasePath& leases, int domain, CallSite site, const Req
       access_(request.access),
       // On a device without peers the request has all rights first (registry/domain.h).
       faults_for_writing_(writes(access_) || !leases.domains().slot(domain).device->capabilities().remote),
+      registers_(request.registers),
       began_(monotonic_now()),
       place_{node::cpus_of_process(), MemoryPolicy::of_this_thread()},
       pieces_(advised(request.ranges, request.hugepages), first_piece(leases, domain, request.piece_bytes),
@@ -305,13 +306,15 @@ Error Preparation::prepare(ThreadContext& thread, FaultPace& pace, const Prepara
 }
 
 Error Preparation::register_piece(ThreadContext& thread, PreparationPieces::Piece& piece) {
-  const CallPoint call{ticks_now(), site_, CallKind::prepare};
   const Time begin = monotonic_now();
-  Error error;
-  if (!leases_.registry_source().acquire(thread, domain_, call, piece.pages, access_, piece.transfer,
-                                         Refusal::report, &error))
-    return error;
-  piece.leased = true;
+  if (registers_) {
+    const CallPoint call{ticks_now(), site_, CallKind::prepare};
+    Error error;
+    if (!leases_.registry_source().acquire(thread, domain_, call, piece.pages, access_, piece.transfer,
+                                           Refusal::report, &error))
+      return error;
+    piece.leased = true;
+  }
   prepared_.fetch_add(piece.pages.bytes(), std::memory_order_relaxed);
   pieces_.set_piece_bytes(speed_.registered(piece.pages.bytes(), monotonic_now() - begin));
   worked(piece.pages.bytes());

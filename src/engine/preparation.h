@@ -34,6 +34,7 @@ class Preparation {
     bool hugepages = false;       ///< advises the kernel to use them
     unsigned threads = 0;         ///< at most, and at first; 0: as many as help, of the process's cores
     std::size_t piece_bytes = 0;  ///< of one registration, at most; 0: 16 MiB, larger where that is faster
+    bool registers = true;        ///< false: the memory is faulted in alone
   };
   struct State {
     Error error;                 ///< EINPROGRESS: under way; else why it ended, or none: ready
@@ -99,6 +100,7 @@ class Preparation {
   const CallSite site_;
   const Access access_;
   const bool faults_for_writing_;
+  const bool registers_;
   const Time began_;
   const Place place_;
   PreparationPieces pieces_;  ///< after the end, of ~Preparation()

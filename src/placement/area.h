@@ -24,6 +24,7 @@ struct Area {
   Area *next = nullptr, *previous = nullptr;
   std::size_t record_bytes = 0;
   std::uint32_t number = 0;    ///< by which areas of the shard are ordered: as they came
+  bool wanted = false;         ///< in the arena: a block has come, and devices were told
   bool cut = false;            ///< a device was about to register it: what it did not use was cut off
   std::size_t free_bytes = 0;  ///< in its free extents
   Pages child_copy;            ///< while the process forks: the child's contents

@@ -14,6 +14,7 @@ constexpr FigureRow<Figures> kRows[] = {
     {"segments", &Figures::segments},
     {"segment_bytes", &Figures::segment_bytes},
     {"registrations", &Figures::registrations},
+    {"ahead", &Figures::ahead},
     {"refused", &Figures::refused},
     {"doomed", &Figures::doomed},
     {"let_go", &Figures::let_go},

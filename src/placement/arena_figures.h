@@ -12,6 +12,7 @@ struct ArenaFigures {
   std::uint64_t segments = 0;       ///< that the heap had at a time, at most
   std::uint64_t segment_bytes = 0;  ///< likewise
   std::uint64_t registrations = 0;  ///< of segments
+  std::uint64_t ahead = 0;          ///< of them, before a request needed it
   std::uint64_t refused = 0;        ///< registrations of segments, by the device or a limit
   std::uint64_t doomed = 0;         ///< segments whose memory the program changed
   std::uint64_t let_go = 0;         ///< segments, for room under a limit

@@ -29,9 +29,19 @@ std::uint32_t chunks_for(std::size_t bytes) {
 Extent* ChunkHeap::allocate(std::size_t bytes, std::size_t alignment) {
   for (;;) {
     Extent* const block = place(bytes, alignment);
-    if (block == nullptr || arena_.blocks().laid_over(block->range()).empty()) return block;
+    if (block == nullptr) return nullptr;
+    if (arena_.blocks().laid_over(block->range()).empty()) {
+      tell_devices(*block->area);
+      return block;
+    }
     set_aside(*block);
   }
+}
+
+void ChunkHeap::tell_devices(Area& area) {
+  if (area.wanted || !arena_.range().contains(area.range())) return;
+  area.wanted = true;
+  arena_.devices().want(area.range());
 }
 
 /// Leaves the program what it has laid over, like a mapping of the heap's. The rest is free.

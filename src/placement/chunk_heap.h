@@ -104,6 +104,7 @@ class ChunkHeap {
  private:
   Extent* place(std::size_t bytes, std::size_t alignment);
   void set_aside(Extent& block);
+  void tell_devices(Area& area);
   template <class Visit>
   static bool for_each_extent_of(const Area& area, Range range, Visit&& visit);
   template <class Visit>

@@ -46,6 +46,25 @@ bool DeviceSegments::unpin(Range range) {
   return !segment.of_heap;
 }
 
+void DeviceSegments::want(Range range) {
+  {
+    const HeapLock lock(arena_.segments.mutex);
+    arena_.segments.find(range)->wanted = true;
+  }
+  if (SegmentSink* const sink = sink_.load(std::memory_order_acquire)) sink->wanted();
+}
+
+Range DeviceSegments::take_wanted() {
+  const HeapLock lock(arena_.segments.mutex);
+  Range found;
+  arena_.segments.for_each([&](Segment& segment) {
+    if (!segment.wanted || !found.empty()) return;
+    segment.wanted = false;
+    if (segment.of_heap && !segment.pinned) found = segment.range;
+  });
+  return found;
+}
+
 void DeviceSegments::leave(Range range) {
   bool pinned = false;
   {

@@ -5,14 +5,26 @@
 // goes after unpin(). So there is never a hole under a registration, and new memory is always fresh from the
 // kernel.
 //
-// Owns nothing; takes the mutex of the segments' table. Ordinary code: leave(), give_back() and
-// give_back_left() run hooks.
+// Owns whom it tells of segments; takes the mutex of the segments' table. Ordinary code: leave(), give_back()
+// and give_back_left() run hooks.
 #pragma once
+
+#include <atomic>
 
 #include "placement/arena_state.h"
 #include "placement/child_memory.h"
 
 namespace pinion {
+
+/// Is told that a segment has got its first block. Lives as long as the process.
+class SegmentSink {
+ public:
+  /// Called under a shard's mutex: neither allocates nor waits.
+  virtual void wanted() = 0;
+
+ protected:
+  ~SegmentSink() = default;
+};
 
 class DeviceSegments {
  public:
@@ -28,6 +40,13 @@ class DeviceSegments {
   /// After its last deregistration. True: the heap has left it; give_back() must follow.
   bool unpin(Range segment);
 
+  /// The heap puts the first block into the segment: a device will want it.
+  void want(Range segment);
+  /// A segment that is wanted, and is so no longer; empty: there is none.
+  Range take_wanted();
+  /// `sink` is told from now on; null: nobody.
+  void tell(SegmentSink* sink) { sink_.store(sink, std::memory_order_release); }
+
   /// The heap gives the segment back.
   void leave(Range segment);
   /// The memory of a segment that was left. It stays while a mapping of the program lies over it.
@@ -38,6 +57,7 @@ class DeviceSegments {
  private:
   ArenaState& arena_;
   ChildMemory& children_;
+  std::atomic<SegmentSink*> sink_{nullptr};
 };
 
 }  // namespace pinion

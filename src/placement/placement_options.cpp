@@ -48,6 +48,12 @@ OptionTable<PlacementOptions> placement_options() {
                      "registrations of the arena serve peers too, whose keys then reach whole segments",
                      Listing::advanced},
                     kYesNo),
+      switch_option(&O::preregister_ahead,
+                    {"preregister-ahead",
+                     "the arena's segments are registered in the background as soon as they have blocks, "
+                     "else at their first request",
+                     Listing::advanced},
+                    kYesNo),
       switch_option(
           &O::hugepage_static,
           {"hugepage-static", "static arrays (.data, .bss) lie in transparent hugepages too, with hugepages",

@@ -24,7 +24,7 @@ void SegmentTable::cut(Range range, Address at) {
 
 void SegmentTable::add(Range range) {
   const std::size_t first = granules_.index_of(range.begin);
-  segments_[first] = {range, true, false, ++last_number_};
+  segments_[first] = {.range = range, .number = ++last_number_};
   granules_.for_each(range, [&](std::size_t i, Range) NO_THREAD_SAFETY_ANALYSIS {
     PINION_ASSERT(first_[i] == 0);
     first_[i] = static_cast<std::uint16_t>(first + 1);

@@ -18,6 +18,7 @@ struct Segment {
   Range range;               ///< empty: no segment begins at this granule
   bool of_heap = true;       ///< false: the heap has given it back, and its memory stays for now
   bool pinned = false;       ///< a device may have registered it
+  bool wanted = false;       ///< it has got its first block, and nobody has looked at it since
   std::uint64_t number = 0;  ///< no other segment ever has it
 };
 

@@ -187,8 +187,7 @@ void Registering::place(Acquire& acquire, const Look& sight) {
   region->uses.store(0, std::memory_order_relaxed);
   region->interval.store(0, std::memory_order_relaxed);
   region->next_use.store(0, std::memory_order_relaxed);
-  region->overdue =
-      !request.lease && request.expected > 0 ? attempt.asked + 2 * request.expected + kLeastPatience : kNever;
+  region->overdue = request.expected > 0 ? attempt.asked + 2 * request.expected + kLeastPatience : kNever;
   table_.insert(region, ticks);
   // An event, or a loss of sight, from before the region was in the index has not met it.
   attempt.unshared = !context_.brackets.sight.unbroken(sight);

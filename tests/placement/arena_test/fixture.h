@@ -62,8 +62,10 @@ class ArenaTest : public ::testing::Test {
     ASSERT_EQ(watched, 0);
   }
 
-  void start(std::uint64_t limit = 0, const char* device = "emulated", bool serves_peers = false) {
+  void start(std::uint64_t limit = 0, const char* device = "emulated", bool serves_peers = false,
+             bool ahead = false) {
     Options options;
+    options.preregister_ahead = ahead;
     options.preregister_remote = serves_peers;
     options.retention = RetentionKind::leave_pinned;
     options.device = device;
