@@ -10,7 +10,6 @@
 #include <cstring>
 #include <string>
 #include <thread>
-#include <vector>
 
 #include "device/kernel/memlock.h"
 #include "support/firehose_member.h"
@@ -55,15 +54,12 @@ class Watch {
   }};
 };
 
-/// Puts that no message carries: where moves are slow, small ones would go by message, and no bucket move.
 void put_at_random(const FirehoseMember& member, std::uint64_t target) {
-  constexpr std::size_t kPut = kBucket / 4;
-  const std::vector<char> data(kPut);
-  std::uint64_t random = 1;
+  std::uint64_t value = 0, random = 1;
   for (int i = 0; i < 150; ++i) {
     random = random * 6364136223846793005u + 1442695040888963407u;
-    const std::uint64_t offset = (random >> 33) % (kPutTo / kPut) * kPut;
-    ASSERT_EQ(pinion_firehose_put(member.firehose, 0, target + offset, data.data(), kPut), 0);
+    const std::uint64_t offset = (random >> 33) % (kPutTo / sizeof value) * sizeof value;
+    ASSERT_EQ(pinion_firehose_put(member.firehose, 0, target + offset, &value, sizeof value), 0);
   }
 }
 
