@@ -20,6 +20,7 @@ void BounceCharge::charge(ThreadContext& thread, Record& transfer, const Error& 
   if (spends_) {
     while (ticks_now() - begin < cost) StdAtomics::relax();
     counters.delayed_ticks.add(cost);
+    counters.copied_ticks.add(cost);
   } else {
     transfer.flags |= runlog::kCharged;
   }

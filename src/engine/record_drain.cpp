@@ -23,7 +23,10 @@ void RecordDrain::collect() {
     for (Record record; thread->ring.pop(record);) batch_.push_back({record, thread->index});
     fullest_ = std::max(fullest_, batch_.size() - before);
     dropped_ += thread->ring.dropped();
-    for (std::size_t i = 0; i < domains; ++i) waited_ += thread->counters[i].delayed_ticks.get();
+    for (std::size_t i = 0; i < domains; ++i) {
+      const ThreadCounters& counters = thread->counters[i];
+      waited_ += counters.delayed_ticks.get() - counters.copied_ticks.get();
+    }
   }
 }
 

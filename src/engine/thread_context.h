@@ -55,6 +55,7 @@ struct ThreadCounters {
   // ends as one hit, wait, miss, bounced or observed.
   Counter acquired_bytes, hits;
   Counter delayed_ticks;  ///< the sum of registrations, waits and copies that have delayed the thread
+  Counter copied_ticks;   ///< of delayed_ticks: copies that a limit causes, with leave-pinned too
   Counter wait_ticks, registration_ticks, bounce_ticks;  ///< on the critical path
   Counter waits, misses, bounced, observed;
   Counter bounced_bytes;

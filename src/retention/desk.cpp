@@ -48,7 +48,7 @@ runlog::Event Desk::take(const TakenRecord& taken, const UnderLeavePinned& leave
     case runlog::EventKind::deregistration:
       if (failed) break;
       kept(record.domain).costs.deregistration.observe(record.entries(), took);
-      time_budget_.did_for_threads(-swap_.wasted(kept(record.domain), range));
+      spared_.gone(kept(record.domain), range);
       if (kept(record.domain).domain->pressed()) minimum_gain_.see_shortage();
       kept(record.domain).retention->evicted(range, event.end_ns);
       break;
@@ -95,9 +95,13 @@ void Desk::learn_lease(const Record& record, runlog::Event& event, const UnderLe
   const Duration delayed = scale_.to_duration(record.delayed);
   kept(record.domain).once.add(leave_pinned);
   if (leave_pinned.fresh_bytes != 0) see_limits(kept(record.domain).domain->budget());
-  if (event.outcome == runlog::Outcome::bounced) minimum_gain_.see_shortage();
+  if (event.outcome == runlog::Outcome::bounced)
+    minimum_gain_.see_shortage();
+  else
+    spared_.used(kept(record.domain), {record.address, record.address + record.bytes});
   if (record.wait != 0) see_wait(record, leave_pinned);
-  if (!has_helper_ || (acts() && time_budget_.resting())) return;
+  if (!has_helper_) return;
+  if (acts() && time_budget_.resting()) return kept(record.domain).retention->used_at_rest(event);
   if (kept(record.domain).retention->use(event, record.region(), delayed)) event.flags |= runlog::kLate;
 }
 
@@ -141,7 +145,8 @@ Desk::Job Desk::next_decided(Time now) {
   using Kind = Retention::Action::Kind;
   // Swaps in vain have used the budget up.
   if (time_budget_.resting()) swap_.give_up();
-  if (const auto [in, action] = swap_.next(all(), now); in) {
+  const bool fits = time_budget_.fits_for_threads();
+  if (const auto [in, action] = swap_.next(all(), now, fits); in) {
     Job job = job_of(*in, action);
     job.swapped = true;
     return job;
@@ -149,9 +154,14 @@ Desk::Job Desk::next_decided(Time now) {
   for (KeptDomain* in : all()) {
     in->costs.wake.set_beat(beat_);
     in->retention->keep_all(acts() && !minimum_gain_.reached());
+    // What the limit has evicted lacks a reservation.
+    const auto left_to_its_use = [&](const Retention::Action& action) {
+      return action.kind == Kind::register_ahead &&
+             (release_.is_short() || !(fits || in->retention->has_let_go(action.pages)));
+    };
     Retention::Action action = in->retention->next(now);
-    for (; release_.is_short() && action.kind == Kind::register_ahead; action = in->retention->next(now))
-      in->retention->done(action, {}, false, 0, now);  // its use registers
+    for (; left_to_its_use(action); action = in->retention->next(now))
+      in->retention->done(action, {}, false, 0, now);
     if (action.kind != Kind::sleep) return job_of(*in, action);
   }
   return {};
@@ -164,10 +174,9 @@ void Desk::done(const Job& job, RegionRef region, bool ok, Duration took, Time n
     return;
   }
   if (!ok && !time_budget_.resting() && swap_.take_up(*job.in, job.action, now)) return;
-  if (job.kind == Job::Kind::deregister)
-    time_budget_.did_for_threads(-swap_.wasted(*job.in, job.action.pages));
+  if (job.kind == Job::Kind::deregister) spared_.gone(*job.in, job.action.pages);
   if (ok && (time_budget_.limit_binds() || (job.swapped && !job.in->domain->budget().peak_goal().pursued())))
-    time_budget_.did_for_threads(swap_.made(*job.in, job.action, took));
+    spared_.made(*job.in, job.action, took);
   job.in->retention->done(job.action, region, ok, took, now);
 }
 
@@ -238,7 +247,8 @@ void Desk::grant_peak_goal() {
 }
 
 Time Desk::next_deadline() const {
-  Time deadline = swap_.next_deadline();
+  // Else a record of a use comes first.
+  Time deadline = time_budget_.fits_for_threads() ? swap_.next_deadline() : kNever;
   for (int i = 0; i < count(); ++i) deadline = std::min(deadline, kept(i).retention->next_deadline());
   return deadline;
 }

@@ -22,6 +22,7 @@
 #include "retention/pressure_release.h"
 #include "retention/record.h"
 #include "retention/retention.h"
+#include "retention/spared_work.h"
 #include "retention/swap.h"
 #include "retention/time_budget.h"
 #include "retention/traits.h"
@@ -187,6 +188,7 @@ class Desk {
   std::vector<Range> shrunk_;           ///< by the job for it, or under pressure, that is under way
   PressureRelease release_;
   Swap swap_;
+  SparedWork spared_{time_budget_};
   bool has_helper_ = true;
   bool stopped_ = false;
 };

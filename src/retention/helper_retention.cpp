@@ -98,6 +98,11 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
   return late;
 }
 
+void HelperRetention::used_at_rest(const runlog::Event& lease) {
+  Buffer* const buffer = buffers_.find(domain_.unit_of({lease.address, lease.address + lease.bytes}));
+  if (buffer) ledger_.give_back(*buffer);
+}
+
 void HelperRetention::note_use(BufferId id, const runlog::Event& lease, RegionRef region) {
   Buffer& buffer = buffers_[id];
   const Time time = lease.begin_ns, end = std::max(lease.end_ns, time);

@@ -7,9 +7,6 @@ namespace pinion {
 
 namespace {
 
-/// CPU of the helper's wake-ups for a swap.
-constexpr Duration kWakes = 20 * kMicrosecond;
-
 /// The time it takes to have a region of so many entries back in place of another one.
 Duration swap_time(const CostEstimates& costs, std::size_t pages) {
   const std::size_t entries = costs.entries_a_page.of(pages);
@@ -38,12 +35,12 @@ Time Swap::retry_at(const KeptDomain& in, const Retention::Action& action, Time 
   return now + std::max({std::abs(action.use - now - swap) / 4, swap / 8, kLeastWait});
 }
 
-Swap::Turn Swap::next(std::span<KeptDomain* const> domains, Time now) {
+Swap::Turn Swap::next(std::span<KeptDomain* const> domains, Time now, bool may_begin) {
   // A use that is overdue is still to come: where the program stalls, all are. But not for ever.
   std::erase_if(waiting_, [now](const Waiting& waiting) {
     return now > waiting.in->retention->waits_until(waiting.action);
   });
-  for (auto at = waiting_.rbegin(); claimed_.empty() && at != waiting_.rend(); ++at) {
+  for (auto at = waiting_.rbegin(); may_begin && claimed_.empty() && at != waiting_.rend(); ++at) {
     if (now >= at->retry || at->in->domain->has_room(at->action.pages)) {
       const Turn turn{at->in, at->action};
       waiting_.erase(std::next(at).base());
@@ -83,27 +80,6 @@ void Swap::claimed(KeptDomain& in, const std::vector<Region*>& regions) {
     action.after = in.domain->clock().now();
     claimed_.emplace_back(&in, action);
   }
-}
-
-Duration Swap::made(KeptDomain& in, const Retention::Action& action, Duration took) {
-  if (action.kind == Retention::Action::Kind::deregister) {
-    clearing_ += took;
-    return 0;
-  }
-  // Registrations that were used have been worth it.
-  std::erase_if(made_, [](const Made& made) { return !made.in->retention->wants(made.action); });
-  made_.push_back({&in, action, std::exchange(clearing_, 0) + took + kWakes});
-  return made_.back().work;
-}
-
-Duration Swap::wasted(const KeptDomain& in, Range pages) {
-  Duration work = 0;
-  std::erase_if(made_, [&](const Made& made) {
-    if (made.in != &in || !pages.overlaps(made.action.pages)) return false;
-    if (made.in->retention->wants(made.action)) work += made.work;
-    return true;
-  });
-  return work;
 }
 
 Time Swap::next_deadline() const {

@@ -33,16 +33,12 @@ class Swap {
   bool take_up(KeptDomain& in, const Retention::Action& refused, Time now);
   /// Registers nothing of what waits.
   void give_up() { waiting_.clear(); }
-  /// The next region to let go, or the registration that there is room for now.
-  Turn next(std::span<KeptDomain* const> domains, Time now);
+  /// The next region to let go, or the registration that there is room for now. `may_begin`: beyond what is
+  /// claimed already.
+  Turn next(std::span<KeptDomain* const> domains, Time now, bool may_begin = true);
   /// Bytes that the regions of a swap under way leave to the registration that they go for: they stay
   /// withheld from the node's other processes.
   std::uint64_t makes_room() const { return makes_room_; }
-  /// A device call has taken so long, of a turn, or of another action while a limit binds. Returns the time
-  /// spared to the program's threads, once the registration is made.
-  Duration made(KeptDomain& in, const Retention::Action& action, Duration took);
-  /// The region of these pages went. Returns the work of registrations there that went unused.
-  Duration wasted(const KeptDomain& in, Range pages);
   /// Returns when to look again, if all stays quiet until then.
   Time next_deadline() const;
 
@@ -51,12 +47,6 @@ class Swap {
     KeptDomain* in;
     Retention::Action action;
     Time retry;  ///< even if room still seems to lack: others may have given theirs back
-  };
-  /// A registration that awaits its use.
-  struct Made {
-    KeptDomain* in;
-    Retention::Action action;
-    Duration work;
   };
   /// The most that are kept: only the ones needed first are looked at.
   static constexpr std::size_t kMost = 64;
@@ -70,8 +60,6 @@ class Swap {
   std::vector<Waiting> waiting_;  ///< by their use, the first one last
   std::vector<Turn> claimed_;     ///< to be deregistered
   std::uint64_t makes_room_ = 0;
-  Duration clearing_ = 0;  ///< deregistrations for the next registration
-  std::vector<Made> made_;
 };
 
 }  // namespace pinion

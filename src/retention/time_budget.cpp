@@ -38,21 +38,28 @@ void TimeBudget::used(Duration cpu, bool only_looked, Time now) {
   if (!settings_.core_idle) set(by_helper_, by_helper_ + static_cast<double>(more) * settings_.delay);
   if (!binds_helper())
     resting_ = false;
-  else if (left() <= 0)
+  else if (hoped() <= 0)
     resting_ = true;
-  else if (left() >= allowed() / kEnough)
+  else if (hoped() >= allowed() / kEnough)
     resting_ = false;
 }
 
-void TimeBudget::did_for_threads(Duration work) {
-  if (settings_.core_idle) return;
-  set(for_threads_, std::max(0.0, for_threads_ + static_cast<double>(work) * settings_.delay));
+Duration TimeBudget::did_for_threads(Duration work) {
+  if (settings_.core_idle) return 0;
+  set(for_threads_.latest, lost(work));
+  set(for_threads_.in_doubt, for_threads_.in_doubt + for_threads_.latest);
+  return for_threads_.latest;
+}
+
+void TimeBudget::settle(Duration receipt, bool used) {
+  set(for_threads_.in_doubt, for_threads_.in_doubt - receipt);
+  if (used) set(for_threads_.used, for_threads_.used + receipt);
 }
 
 Duration TimeBudget::allowed() const {
   if (!bounded()) return 0;
   const auto share = static_cast<Duration>(settings_.share * static_cast<double>(now_ - start_));
-  return std::max(settings_.least, share) + static_cast<Duration>(for_threads_);
+  return std::max(settings_.least, share) + for_threads_.used;
 }
 
 bool TimeBudget::reserve(Duration worst) {
@@ -68,14 +75,14 @@ Time TimeBudget::enough_at(Duration others) const {
   const Duration missing = lost(others) - left();
   if (!bounded() || missing < 0) return now_;
   // The share alone grows.
-  const double needed = static_cast<double>(allowed() + missing) - for_threads_;
+  const double needed = static_cast<double>(allowed() + missing - for_threads_.used);
   const double at = static_cast<double>(start_) + needed / settings_.share;
   return at < 1e18 ? static_cast<Time>(at) : kNever;  // by 0 too
 }
 
 double TimeBudget::used_part() const {
   const Duration may = allowed();
-  const double left_of_it = static_cast<double>(left()) / static_cast<double>(std::max<Duration>(may, 1));
+  const double left_of_it = static_cast<double>(hoped()) / static_cast<double>(std::max<Duration>(may, 1));
   return std::clamp(1 - left_of_it, 0.0, 0.9999);
 }
 

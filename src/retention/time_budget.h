@@ -16,8 +16,9 @@
 // So spending exceeds the bound by one registration in flight at most, where reservations cover the worst.
 //
 // Where a limit binds, what the helper registers ahead spares a thread the same work, and the wait for it:
-// each raises the bound by its own time, except where it was in vain. What a transfer waits because the limit
-// has evicted its region is the limit's loss, as leave-pinned would have it too.
+// each raises the bound by its own time once it is used. Until then it counts as spent, so that at most as
+// much is in doubt as the rest of the budget bears. What a transfer waits or copies because the limit has
+// evicted its region is the limit's loss, as leave-pinned would have it too.
 //
 // One for all domains of a process; the helper's thread (or the simulator's).
 #pragma once
@@ -99,11 +100,17 @@ class TimeBudget {
   void leave_pinned_did(Duration cpu) { cpu_ += cpu; }
   /// It would have used all of this CPU, as far as it has not counted yet.
   void leave_pinned_used(Duration cpu) { cpu_ = std::max(cpu_, cpu); }
-  /// Counts work that the helper did in place of the program's threads. Negative: it was in vain.
-  void did_for_threads(Duration work);
+  /// Counts work that the helper has done in place of the program's threads, if a use follows. Returns a
+  /// receipt for settle().
+  Duration did_for_threads(Duration work);
+  /// The use has come, or the work was in vain.
+  void settle(Duration receipt, bool used);
 
   // ---- possible losses ----
 
+  /// Returns whether the helper may do work in place of the program's threads: the last one may exceed the
+  /// rest.
+  bool fits_for_threads() const { return !binds_helper() || left() > 0; }
   /// Returns whether one more reservation fits beside `others`: the last one may exceed the rest.
   bool fits(Duration others = 0) const { return !bounded() || lost(others) < left(); }
   bool reserve(Duration worst);
@@ -161,6 +168,8 @@ class TimeBudget {
   }
   /// The time left for reservations. All of them may come true at once, so they share the rest once.
   Duration left() const { return allowed() - spent() - lost(reserved_); }
+  /// The time left if the latest work in place of threads, which alone may have exceeded it, will be used.
+  Duration hoped() const { return left() + std::min(for_threads_.in_doubt, for_threads_.latest); }
   /// The part of the bound that is spent or reserved, 0 to nearly 1.
   double used_part() const;
 
@@ -172,7 +181,12 @@ class TimeBudget {
   Duration books_ = 0;
   Duration cpu_ = 0;
   double by_helper_ = 0;
-  double for_threads_ = 0;
+  /// Work in place of threads, as time of the run.
+  struct ForThreads {
+    Duration used = 0;
+    Duration in_doubt = 0;  ///< without a use so far
+    Duration latest = 0;    ///< the latest receipt
+  } for_threads_;
   Duration reserved_ = 0;
   std::uint64_t refused_ = 0;
   double look_ = 5.0 * kMicrosecond;  ///< CPU of a mere look, lately

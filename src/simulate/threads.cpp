@@ -183,7 +183,7 @@ void Threads::acquired(std::uint32_t call, AcquireStep step) {
     ++counters_.bounced;
     counters_.bounced_bytes += record.bytes;
     if (const Duration copy = copy_time(record.bytes, settings_.memcpy_bytes_per_ns)) {
-      delay(thread, copy);
+      thread.delayed += copy;  // the limit's doing, which the time budget leaves out
       counters_.bounce_ns += static_cast<std::uint64_t>(copy);
       return events_.schedule(events_.now() + copy, Event::What::copied, true, number);
     }

@@ -53,17 +53,21 @@ TEST(TimeBudgetOfTheHelper, RefusesWorkThatDoesNotFitBesideWorkSetAside) {
 
 TEST(TimeBudgetOfTheHelper, WhatItDoesInPlaceOfThreadsRaisesTheBound) {
   TimeBudget budget({.share = 0.01, .least = 10 * ms, .core_idle = true}, 0);
-  budget.did_for_threads(5 * ms);
+  budget.settle(budget.did_for_threads(5 * ms), true);
   EXPECT_EQ(budget.allowed(), 10 * ms) << "where nothing is spent, nothing is added";
   budget.set_core_idle(false);
   budget.used(10 * ms, false, 0);
   EXPECT_TRUE(budget.resting());
-  budget.did_for_threads(5 * ms);
+  const Duration one = budget.did_for_threads(5 * ms), other = budget.did_for_threads(4 * ms);
   budget.used(10 * ms, false, 0);
+  EXPECT_FALSE(budget.resting()) << "learning goes on while it may be used";
+  EXPECT_FALSE(budget.fits_for_threads());
+  EXPECT_EQ(budget.allowed(), 10 * ms);
+  budget.settle(one, true);
+  EXPECT_TRUE(budget.fits_for_threads());
   EXPECT_EQ(budget.allowed(), 10 * ms + 5 * ms);
-  EXPECT_FALSE(budget.resting());
-  budget.did_for_threads(-5 * ms);
-  EXPECT_EQ(budget.allowed(), 10 * ms) << "it was in vain";
+  budget.settle(other, false);
+  EXPECT_EQ(budget.allowed(), 10 * ms + 5 * ms) << "it was in vain";
 }
 
 TEST(TimeBudgetOfTheHelper, ThePriceRisesAsTheRestShrinks) {

@@ -169,14 +169,25 @@ Trial trial_of(std::uint64_t seed) {
   return trial;
 }
 
-TEST(TimeBudgetOfLosingPrograms, HoldsButForTheWorkUnderWay) {
+/// With room for one to four of the largest regions.
+Trial limited_trial_of(std::uint64_t seed) {
+  Trial trial = trial_of(seed);
+  Random random(seed_of(seed, 2));
+  trial.settings.limit = static_cast<std::uint64_t>(
+      random.between(1, 4) * static_cast<double>(largest_region(trial.workload) * page_size()));
+  return trial;
+}
+
+std::uint64_t programs() {
   constexpr std::uint64_t kPrograms = 300;
   const char* const scale = std::getenv("PINION_TEST_SCALE");
-  const std::uint64_t programs =
-      kPrograms * std::max<std::uint64_t>(scale ? std::strtoull(scale, nullptr, 10) : 1, 1);
+  return kPrograms * std::max<std::uint64_t>(scale ? std::strtoull(scale, nullptr, 10) : 1, 1);
+}
+
+TEST(TimeBudgetOfLosingPrograms, HoldsButForTheWorkUnderWay) {
   double most = 0;
   std::uint64_t worst = 0;
-  for (std::uint64_t seed = 1; seed <= programs; ++seed) {
+  for (std::uint64_t seed = 1; seed <= programs(); ++seed) {
     const Trial trial = trial_of(seed);
     const Result result = simulate(trial.workload, trial.settings);
     const double beyond = beyond_bound(result, trial.workload, trial.settings);
@@ -199,19 +210,26 @@ TEST(TimeBudgetOfLosingPrograms, HoldsAtRest) {
   }
 }
 
-// Work of the helper in a thread's place raises the bound, but where it was in vain. These programs lost up
-// to 1,638 of 291 ms under a limit: swaps in vain went on without a budget.
-TEST(TimeBudgetOfLosingPrograms, SwapsInVainEndWithIt) {
-  for (const std::uint64_t seed : {222, 706, 864, 1358}) {
-    Trial trial = trial_of(seed);
-    Random random(seed_of(seed, 2));
-    trial.settings.limit = static_cast<std::uint64_t>(
-        random.between(1, 4) * static_cast<double>(largest_region(trial.workload) * page_size()));
-    const Result result = simulate(trial.workload, trial.settings);
-    const auto [registration, look] = under_way(trial.workload, trial.settings);
-    EXPECT_GT(result.budget.by_helper, 0) << "seed " << seed;
-    EXPECT_LE(result.budget.spent(), result.budget.allowed + registration + look) << "seed " << seed;
-  }
+// Work of the helper in a thread's place raises the bound once it is used. Returns what was spent beyond
+// that, as a part of the work under way.
+double beyond_under_limit(std::uint64_t seed) {
+  const Trial trial = limited_trial_of(seed);
+  const Result result = simulate(trial.workload, trial.settings);
+  const auto [registration, look] = under_way(trial.workload, trial.settings);
+  return (result.budget.spent() - result.budget.allowed) / (registration + look);
+}
+
+TEST(TimeBudgetOfLosingPrograms, HoldsUnderALimit) {
+  for (std::uint64_t seed = 1; seed <= programs(); ++seed)
+    EXPECT_LE(beyond_under_limit(seed), 1) << "seed " << seed;
+}
+
+// These programs lost up to 1,638 of 291 ms: swaps in vain went on without a budget, or several of them were
+// under way at a time. 455, 600 and 549 lost up to 99 of 37 ms on idle cores: copies of refused transfers
+// counted, and after its reservation each wait for a region that the limit had evicted at rest (940).
+TEST(TimeBudgetOfLosingPrograms, HoldsForSwapsInVainAndRefusedTransfers) {
+  for (const std::uint64_t seed : {222, 706, 864, 1358, 642, 1229, 940, 1060, 455, 549, 600})
+    EXPECT_LE(beyond_under_limit(seed), 1) << "seed " << seed;
 }
 
 }  // namespace
