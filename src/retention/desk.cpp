@@ -145,7 +145,7 @@ Desk::Job Desk::next_decided(Time now) {
   using Kind = Retention::Action::Kind;
   // Swaps in vain have used the budget up.
   if (time_budget_.resting()) swap_.give_up();
-  const bool fits = time_budget_.fits_for_threads();
+  const bool fits = !time_budget_.binds_helper() || time_budget_.fits();
   if (const auto [in, action] = swap_.next(all(), now, fits); in) {
     Job job = job_of(*in, action);
     job.swapped = true;
@@ -248,7 +248,8 @@ void Desk::grant_peak_goal() {
 
 Time Desk::next_deadline() const {
   // Else a record of a use comes first.
-  Time deadline = time_budget_.fits_for_threads() ? swap_.next_deadline() : kNever;
+  const bool fits = !time_budget_.binds_helper() || time_budget_.fits();
+  Time deadline = fits ? swap_.next_deadline() : kNever;
   for (int i = 0; i < count(); ++i) deadline = std::min(deadline, kept(i).retention->next_deadline());
   return deadline;
 }

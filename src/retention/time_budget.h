@@ -108,9 +108,6 @@ class TimeBudget {
 
   // ---- possible losses ----
 
-  /// Returns whether the helper may do work in place of the program's threads: the last one may exceed the
-  /// rest.
-  bool fits_for_threads() const { return !binds_helper() || left() > 0; }
   /// Returns whether one more reservation fits beside `others`: the last one may exceed the rest.
   bool fits(Duration others = 0) const { return !bounded() || lost(others) < left(); }
   bool reserve(Duration worst);

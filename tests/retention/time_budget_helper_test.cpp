@@ -61,10 +61,10 @@ TEST(TimeBudgetOfTheHelper, WhatItDoesInPlaceOfThreadsRaisesTheBound) {
   const Duration one = budget.did_for_threads(5 * ms), other = budget.did_for_threads(4 * ms);
   budget.used(10 * ms, false, 0);
   EXPECT_FALSE(budget.resting()) << "learning goes on while it may be used";
-  EXPECT_FALSE(budget.fits_for_threads());
+  EXPECT_FALSE(budget.fits());
   EXPECT_EQ(budget.allowed(), 10 * ms);
   budget.settle(one, true);
-  EXPECT_TRUE(budget.fits_for_threads());
+  EXPECT_TRUE(budget.fits());
   EXPECT_EQ(budget.allowed(), 10 * ms + 5 * ms);
   budget.settle(other, false);
   EXPECT_EQ(budget.allowed(), 10 * ms + 5 * ms) << "it was in vain";
