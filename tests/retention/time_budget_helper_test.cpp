@@ -118,6 +118,8 @@ TEST(TimeBudgetOfTheHelper, OffRefusesNothing) {
   EXPECT_EQ(budget.spent(), kSecond);
 }
 
+constexpr Duration kWakeCost = 5 * kMicrosecond;
+
 /// Spending and mean registered bytes, of `buffers` used in turn by a thread that computes for `compute`
 /// between them, four ranks on two cores.
 struct Outcome {
@@ -130,7 +132,7 @@ Outcome under(double share, Duration compute, std::size_t pages) {
   test::VirtualHelper::Settings settings;
   settings.predictor = "adaptive";
   settings.time_budget = {.share = share, .delay = 4};
-  settings.wake_cost = 5 * kMicrosecond;
+  settings.wake_cost = kWakeCost;
   settings.record_cost = kMicrosecond;
   settings.own_core = false;
   settings.poll = ms;
@@ -153,8 +155,9 @@ TEST(TimeBudgetOfTheHelper, BoundsWorkOnDenseAndOnLargeTransfers) {
   for (const auto& [compute, pages] :
        {std::pair{20 * kMicrosecond, std::size_t{1}}, std::pair{200 * kMicrosecond, std::size_t{16}},
         std::pair{ms, std::size_t{256}}, std::pair{10 * ms, std::size_t{4096}}}) {
-    // One region goes, and comes back.
-    const Duration one_registration = 4 * (30 * kMicrosecond + static_cast<Duration>(pages) * (246 + 62));
+    // One region goes, and comes back, each by a wake-up.
+    const Duration one_registration =
+        4 * (30 * kMicrosecond + static_cast<Duration>(pages) * (246 + 62) + 2 * kWakeCost);
     double mean = 1.1;
     for (const double share : {0.0, 0.01, 0.03, 0.1}) {
       const Outcome outcome = under(share, compute, pages);
