@@ -54,9 +54,13 @@ class Watch {
   }};
 };
 
+/// Goes on until more buckets have moved than fit: while the owner is slow, puts travel as messages.
 void put_at_random(const FirehoseMember& member, std::uint64_t target) {
+  constexpr std::uint64_t kMoves = 4 * (kMemory + kVictims) / kBucket;
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   std::uint64_t value = 0, random = 1;
-  for (int i = 0; i < 150; ++i) {
+  for (int i = 0; i < 150 || (member.statistics().moves < kMoves && std::chrono::steady_clock::now() < end);
+       ++i) {
     random = random * 6364136223846793005u + 1442695040888963407u;
     const std::uint64_t offset = (random >> 33) % (kPutTo / sizeof value) * sizeof value;
     ASSERT_EQ(pinion_firehose_put(member.firehose, 0, target + offset, &value, sizeof value), 0);
