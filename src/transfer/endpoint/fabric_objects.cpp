@@ -76,15 +76,15 @@ Error FabricObjects::open(const std::string& choice, std::size_t queue_entries) 
   if (code == 0) code = fi_enable(endpoint);
   if (code == 0) return {};
   Error error = fabric_failure(code, "libfabric's provider %s cannot be opened", provider().c_str());
-  close();
+  close_all();
   return error;
 }
 
 /// Takes what arrives off the queue, for a while where an RDMA device moves it. The ofi_rxm of libfabric 1.17
 /// handles messages that it finds while it closes, its own credits too, and posts their buffers on
-/// connections that it has freed.
+/// connections that it has freed. An endpoint that was never enabled has nothing that could read.
 void FabricObjects::discard() const {
-  if (queue == nullptr) return;
+  if (endpoint == nullptr) return;
   fi_cq_msg_entry entry{};
   fi_cq_err_entry failure{};
   const Time end = monotonic_now() + (fabric_pins(provider()) ? kSettle : 0);
@@ -99,6 +99,10 @@ void FabricObjects::discard() const {
 
 void FabricObjects::close() {
   discard();
+  close_all();
+}
+
+void FabricObjects::close_all() {
   close_one(endpoint);
   close_one(queue);
   close_one(addresses);

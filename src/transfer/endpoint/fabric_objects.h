@@ -50,6 +50,7 @@ class FabricObjects {
   Error choose(const std::string& choice);
   int open_queue(std::size_t entries);
   void discard() const;
+  void close_all();
 
   FabricInfos infos_;
   const FabricLibrary& library_;
