@@ -43,8 +43,8 @@ Margin best_margin(std::span<const float> errors, Duration worth, std::size_t ow
   const std::size_t n = errors.size();
   if (n == 0) return {worth, 0, 0.5, 0};
   Choice choice(worth, own);
-  // Being ready for all but the k earliest of them; of those that are to come, one in 2 n is earlier still,
-  // and the further beyond the fewer. Held in vain, in the mean: from then to the use.
+  // Being ready for all but the k earliest of them; of those that are to come, one in 2 n is earlier still.
+  // Held in vain, in the mean: from then to the use.
   const double one_of_all = 1 / (static_cast<double>(n) + 0.5), mean = 1 / static_cast<double>(n);
   // A use that comes later than that is waited for in vain, and late all the same.
   const double most = 2 * static_cast<double>(worth);
@@ -59,13 +59,6 @@ Margin best_margin(std::span<const float> errors, Duration worth, std::size_t ow
     const double held = std::max(0.0, sum + by * static_cast<double>(n - k)) * mean;
     if (held >= choice.least()) return choice.chosen();  // and from here on it only grows
     choice.consider(by, (static_cast<double>(k) + 0.5) * one_of_all, held);
-  }
-  const double reach = std::max(-errors[0], errors[n / 2] - errors[0]);
-  double beyond = 0.5;
-  for (double further = 1; further <= 4; further *= 2) {
-    beyond /= 4;
-    const double by = (1 + further) * reach;
-    choice.consider(by, beyond * one_of_all, std::max(0.0, by + sum * mean));
   }
   return choice.chosen();
 }
