@@ -6,7 +6,7 @@
   - docs/architecture.md has at most 1,500 words. A row of its tables that names a function names the file that has it. Its table
     of rooms is the sources' includes.
   - docs/internals/ has at most 13 pages, architecture.md being the fourteenth, of at most 1,500 words each; 2,500 where a page is
-    evidence, tests or faults; tables that scripts/recompute-docs fills do not count. paper-figures.md may have any.
+    evidence, tests or faults; tables that scripts/recompute-docs or scripts/ablation prints do not count. paper-figures.md may have any.
   - docs/ has at most 22 pages for users, of at most 1,500 words beside code. References may have any: those that are made (options, C
     API, MPI functions), and commands.md, of which man pages are made.
 
