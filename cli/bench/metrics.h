@@ -1,4 +1,4 @@
-// What the metrics of `pinion bench` mean, for the headings of its tables.
+// Says what the metrics of `pinion bench` mean, for the headings of its tables.
 #pragma once
 
 #include <string>

@@ -15,6 +15,7 @@
 #include <sstream>
 #include <vector>
 
+#include "base/own_preload.h"
 #include "base/plain_file.h"
 #include "base/process.h"
 #include "cli/doctor/caches_above.h"
@@ -153,8 +154,7 @@ Environment without_preload() {
   std::istringstream words(inherited ? inherited : "");
   std::string others;
   for (std::string word; std::getline(words, word, ':');)
-    if (std::filesystem::path(word).filename().string().rfind("libpinion-", 0) != 0)
-      others += (others.empty() ? "" : ":") + word;
+    if (!is_own_preload(word)) others += (others.empty() ? "" : ":") + word;
   return {{"LD_PRELOAD", others}};
 }
 

@@ -8,7 +8,8 @@ namespace pinion {
 
 /// Registers the segment first, where that may be.
 bool ArenaSource::open(ThreadContext& thread, int number, Range request, Access access, Transfer& transfer) {
-  if (register_segment(thread, number, request, kNever) && take(thread, number, request, access, transfer))
+  if (may_open(number) && register_segment(thread, number, request, kNever) &&
+      take(thread, number, request, access, transfer))
     return true;
   thread.counters[number].arena_passed.add(1);
   return false;
@@ -24,9 +25,9 @@ bool ArenaSource::prepare(ThreadContext& thread, int number, Range segment, Dura
   return !may_open(number) || register_segment(thread, number, first_page, expected);
 }
 
-/// False: the segment stays unregistered. It may be open, for all that this thread knows, if true.
+/// may_open() holds. False: the segment stays unregistered. It may be open, for all that this thread
+/// knows, if true.
 bool ArenaSource::register_segment(ThreadContext& thread, int number, Range request, Duration expected) {
-  if (!may_open(number)) return false;
   closing_.retire_closed(thread);  // an earlier registration of the segment may be over
   const bool ahead = expected != kNever;
   const Range pages = leases_.begin_opening(number, request, ahead);

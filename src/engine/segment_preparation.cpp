@@ -12,7 +12,7 @@ constexpr Duration kSettles = 2 * kMillisecond;
 constexpr Duration kBetweenLooks = kMillisecond;
 /// A request that waits for a registration lets it take twice as long: its own would be made twice.
 constexpr Duration kLeastExpected = 10 * kMillisecond;
-/// Where memory events are not all seen yet.
+/// Memory events may not all be seen yet; it looks again after this time.
 constexpr Duration kUntilSeen = 50 * kMillisecond;
 
 }  // namespace

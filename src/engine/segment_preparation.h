@@ -28,7 +28,7 @@ class SegmentPreparation final : public SegmentSink {
   SegmentPreparation(HugepageHeap& heap, Arena& arena, LeasePath& leases, HelperBell& bell, bool wanted)
       : heap_(heap), arena_(arena), leases_(leases), bell_(bell), on_(wanted && !arena.range().empty()) {}
 
-  /// Of a segment, or of a new domain.
+  /// Takes note of a segment, or of a new domain.
   void wanted() override {
     rung_.store(true, std::memory_order_release);
     bell_.wake();

@@ -9,6 +9,7 @@
 #include <algorithm>
 #include <string_view>
 
+#include "base/own_preload.h"
 #include "base/warning.h"
 #include "intercept/exports.h"
 
@@ -21,9 +22,6 @@ using Chroot = int (*)(const char*);
 constexpr std::string_view kVariable = "LD_PRELOAD=";
 constinit char g_others[4096];  ///< the variable without Pinion's libraries
 
-/// Whether the word of LD_PRELOAD is the path of one of Pinion's libraries.
-bool is_own(std::string_view word) { return word.substr(word.rfind('/') + 1).starts_with("libpinion-"); }
-
 /// Writes `preloads` without Pinion's libraries; false where no other is left.
 bool keep_others(std::string_view preloads) {
   char* end = g_others + kVariable.copy(g_others, kVariable.size());
@@ -31,7 +29,7 @@ bool keep_others(std::string_view preloads) {
   while (!preloads.empty()) {
     const std::string_view word = preloads.substr(0, preloads.find_first_of(" :"));
     preloads.remove_prefix(std::min(word.size() + 1, preloads.size()));
-    if (word.empty() || is_own(word)) continue;
+    if (word.empty() || pinion::is_own_preload(word)) continue;
     if (end != begin) *end++ = ':';
     end += word.copy(end, word.size());
   }

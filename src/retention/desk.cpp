@@ -17,6 +17,9 @@ Desk::Job job_of(KeptDomain& in, const Retention::Action& action) {
   return job;
 }
 
+/// Returns whether the helper may begin work that nothing is reserved for.
+bool may_begin(const TimeBudget& budget) { return !budget.binds_helper() || budget.fits(); }
+
 }  // namespace
 
 void Desk::add(KeptDomain& domain) {
@@ -145,7 +148,7 @@ Desk::Job Desk::next_decided(Time now) {
   using Kind = Retention::Action::Kind;
   // Swaps in vain have used the budget up.
   if (time_budget_.resting()) swap_.give_up();
-  const bool fits = !time_budget_.binds_helper() || time_budget_.fits();
+  const bool fits = may_begin(time_budget_);
   if (const auto [in, action] = swap_.next(all(), now, fits); in) {
     Job job = job_of(*in, action);
     job.swapped = true;
@@ -248,8 +251,7 @@ void Desk::grant_peak_goal() {
 
 Time Desk::next_deadline() const {
   // Else a record of a use comes first.
-  const bool fits = !time_budget_.binds_helper() || time_budget_.fits();
-  Time deadline = fits ? swap_.next_deadline() : kNever;
+  Time deadline = may_begin(time_budget_) ? swap_.next_deadline() : kNever;
   for (int i = 0; i < count(); ++i) deadline = std::min(deadline, kept(i).retention->next_deadline());
   return deadline;
 }

@@ -54,7 +54,7 @@ void for_each_mapped_file(const std::function<void(const MappedFile&)>& visit);
 /// All mappings of larger pages, by the text of the calling thread's maps, on any kernel.
 LargePages read_large_mappings();
 
-/// What a reading of the text found, kept for 50 times as long as reading took: 2 % of the time go into it.
+/// Keeps what a reading of the text found for 50 times as long as reading took: 2 % of the time go into it.
 template <class Found>
 class LastReading {
  public:
