@@ -26,6 +26,9 @@ run "--tune intranode=off --tune threshold=1" 2 "$programs/mpi_onesided"
 report_says "intranode=off, one-sided" 'r.acquires.total == 0'
 run "--tune intranode=off" 2 "$programs/mpi_files" "$work/file"
 report_says "intranode=off, files" 'r.acquires.total > 0'
+# Ranks that Pinion leaves out take part where all have to.
+run "--tune intranode=off --only-ranks 1" 2 "$programs/mpi_counted"
+report_says "intranode=off, only rank 1" 'r.acquires.total == 0 and [rank.rank for rank in r.per_rank] == [1]'
 
 # 40 KB of 4 MB arrive, in memory that is new each time: 5 ways to receive, 13 times each. Each way is learnt
 # once; a message that is suddenly as long as its receive is leased late.

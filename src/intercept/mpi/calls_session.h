@@ -40,9 +40,7 @@ inline void world_begins() {
   Comm parent = library().comm_null;
   if (library().comm_get_parent) library().comm_get_parent(&parent);
   begin_session(parent != library().comm_null);
-  const LeasePath* leases = LeasePath::running();
-  if (leases && !leases->options().intranode && g_threshold.load(std::memory_order_relaxed) != kNothing)
-    find_node();
+  if (intranode_is_off()) find_node();
 }
 
 inline void session_begins() { begin_session(false); }

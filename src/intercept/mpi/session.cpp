@@ -88,6 +88,12 @@ void begin_session(bool spawned) {
   g_least_bytes.store(threshold, std::memory_order_relaxed);
 }
 
+bool intranode_is_off() {
+  if (const LeasePath* leases = LeasePath::running()) return !leases->options().intranode;
+  Options options;
+  return !options_from_environment(options) && !options.intranode;
+}
+
 void end_session() {
   const MutexLock lock(g_mutex);
   if (g_sessions == 0 || --g_sessions > 0 || !g_joined) return;

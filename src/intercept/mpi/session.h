@@ -20,6 +20,9 @@ inline std::atomic<std::uint64_t> g_threshold{kNothing};
 /// line, as the command would. `spawned`: by MPI_Comm_spawn, so that the rank is not one of the launcher's
 /// job.
 void begin_session(bool spawned);
+/// Whether transfers within a node are left out (option intranode). Every rank answers as the others do, also
+/// one that Pinion leaves out: finding the nodes takes all of them.
+bool intranode_is_off();
 /// Ends a session before a finalization: the last one returns all leases and ends the run.
 void end_session();
 /// MPI_Pcontrol: recording goes off and on. Earlier leases are returned in their time.
