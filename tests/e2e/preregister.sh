@@ -74,6 +74,15 @@ assert libc.mremap(own, MIB, MIB // 2, 1, 0) == own
 assert is_kept() and is_file(own) and not is_file(own + MIB // 2)
 refused(libc.mremap(own + MIB, MIB, MIB, 2, own + 2 * MIB), errno.EINVAL)
 refused(libc.mmap(0, 4 * MIB, RW, PLAIN, -1, 1), errno.EINVAL)
+# Beyond the address space: the call is refused, and the mapping stays.
+whole = mapping(4 * MIB)
+ctypes.memset(whole, 7, 4 * MIB)
+for length in 1 << 47, 1 << 60:
+    assert libc.munmap(whole, length) == -1 and ctypes.get_errno() == errno.EINVAL
+for flags in 0, 1:
+    refused(libc.mremap(whole, MIB, 2**64 - 4 * MIB, flags, 0), errno.EINVAL)
+assert ctypes.string_at(whole, 4 * MIB) == b"\7" * (4 * MIB)
+assert libc.munmap(whole, 4 * MIB) == 0
 
 # This moves memory from outside, by mremap.
 moved = libc.mmap(0, MIB, RW, SHARED, file.fileno(), 0)

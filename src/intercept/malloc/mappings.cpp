@@ -124,16 +124,17 @@ int unmap_parts(Range whole, Range inner) {
   const auto by_libc = [](Range part) {
     return part.empty() ? 0 : next(g_munmap, "munmap")(reinterpret_cast<void*>(part.begin), part.bytes());
   };
+  // First: the kernel refuses this part where the whole reaches beyond the address space.
+  if (by_libc({inner.end, whole.end}) != 0) return -1;
   if (!pinion::process_heap().unmap(inner) && by_libc(inner) != 0) return -1;
-  const int below = by_libc({whole.begin, inner.begin}), above = by_libc({inner.end, whole.end});
-  return below != 0 ? below : above;
+  return by_libc({whole.begin, inner.begin});
 }
 
 /// The kernel would leave a hole in the arena, so a copy moves. Of the program's own mappings over those of
 /// the heap, none can.
 void* move_mapping(Range old, std::size_t new_bytes, int flags, void* wanted) {
   const bool fixed = (flags & MREMAP_FIXED) != 0;
-  if (new_bytes == 0 || (fixed && (flags & MREMAP_MAYMOVE) == 0)) {
+  if (!pinion::is_addressable(old.begin, new_bytes) || (fixed && (flags & MREMAP_MAYMOVE) == 0)) {
     errno = EINVAL;
     return MAP_FAILED;
   }
