@@ -13,6 +13,7 @@ std::atomic<ThreadContext*> g_newest{nullptr};
 std::atomic<std::uint16_t> g_count{0};
 std::atomic<bool> g_forked{false};
 pthread_key_t g_key;
+bool g_has_key = false;  ///< the program may have taken them all
 pthread_once_t g_key_once = PTHREAD_ONCE_INIT;
 
 void leave(void* left) {
@@ -57,14 +58,15 @@ ThreadContext* create() {
 constinit thread_local ThreadContext* this_thread_context = nullptr;
 
 ThreadContext* this_thread_first() {
-  pthread_once(&g_key_once, [] { pthread_key_create(&g_key, leave); });
+  pthread_once(&g_key_once, [] { g_has_key = pthread_key_create(&g_key, leave) == 0; });
+  if (!g_has_key) return nullptr;
   ThreadContext* context = reuse();
   if (!context) context = create();
   if (!context) return nullptr;
   context->depth = 0;
-  pthread_setspecific(g_key, context);
   this_thread_context = context;
-  return context;
+  if (pthread_setspecific(g_key, context) != 0) leave(context);
+  return this_thread_context;
 }
 
 ThreadContext* all_threads() { return g_newest.load(std::memory_order_acquire); }

@@ -105,7 +105,7 @@ extern constinit thread_local ThreadContext* this_thread_context __attribute__((
 ThreadContext* this_thread_first();
 
 /// The calling thread's context, made at the first call (by mmap instead of malloc). Null only when the
-/// system gives no memory. Not from hooks.
+/// system gives no memory, or the program has all keys of thread-specific data. Not from hooks.
 inline ThreadContext* this_thread() {
   ThreadContext* const known = this_thread_context;
   return known != nullptr ? known : this_thread_first();
