@@ -19,6 +19,7 @@
 #include "cli/doctor/monitors.h"
 #include "cli/doctor/other_hooks.h"
 #include "cli/doctor/own_calls.h"
+#include "cli/option_flags.h"
 #include "cli/report/report_json.h"
 #include "cli/run/launch.h"
 #include "cli/run/preload_reach.h"
@@ -375,6 +376,7 @@ void doctor_of_gpus(bool json) {
 }
 
 void doctor(bool json, const std::vector<std::string>& programs) {
+  OptionFlags().options();  // Mistakes in PINION are no fault of the libraries that read it.
   const std::vector<std::string> other_hooks = hooks_of_others();
   const std::vector<MonitorFinding> monitors = try_all_monitors();
   const std::vector<Check> checks = all_checks(programs, monitors, other_hooks);

@@ -77,6 +77,7 @@ TEST_F(Cli, FilesOfSettingsThatAreWrong) {
 TEST_F(Cli, TheEnvironmentIsCheckedLikeFlags) {
   ::setenv("PINION", "limit=lots", 1);
   expect_usage_error({"run", "--", "true"}, "option limit: 'lots'");
+  expect_usage_error({"doctor"}, "option limit: 'lots'");
   ::setenv("PINION", "limit=0.4", 1);
   expect_usage_error({"run", "--", "true"}, "option limit: '0.4'");
   ::unsetenv("PINION");
