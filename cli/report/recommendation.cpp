@@ -312,7 +312,8 @@ Situation situation_of(const runlog::Report& r, const Strategies* strategies, co
   if (situation.acts_here && options.retention != RetentionKind::observe) situation.present = options;
   const ProcessMemory memory = process_memory(r, options);
   situation.least_gain = least_gain_of(options, options.limit ? options.limit : memory.bytes);
-  situation.gain_is_of_this_machine = memory.is_of_this_machine && options.minimum_gain == kAutoSize;
+  situation.gain_is_of_this_machine =
+      memory.is_of_this_machine && options.limit == 0 && options.minimum_gain == kAutoSize;
   situation.memory_short = r.acquires.bounced != 0 || r.under_pressure.times != 0;
   situation.has_library = has_rank(r) && r.acts != runlog::Acts::cuda;
   if (held) situation.pools = held->most_bytes;

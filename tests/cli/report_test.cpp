@@ -854,6 +854,18 @@ TEST_F(EveryVerdict, RecommendsNoWayThatAnotherBeats) {
   }
 }
 
+TEST_F(EveryVerdict, TheMinimumGainUnderALimitOfTheUsersIsOfThatLimit) {
+  MadeRun made;
+  made.options = "minimum-gain=auto,limit=4G";
+  made.limit = std::uint64_t{4} << 30;
+  const json verdict = verdict_on(made, "limited", true).at("verdict");
+  const std::string sentence = verdict.at("sentences").back();
+  EXPECT_NE(sentence.find("Letting less than 41.0 MiB go in a process is not worth its cost while memory is "
+                          "not short (--minimum-gain)."),
+            std::string::npos)
+      << sentence;
+}
+
 TEST_F(EveryVerdict, AMachineThatRefusesIsTheHeadlineWithTheAmountToAskFor) {
   MadeRun made;
   made.limit = 64 << 10;
@@ -936,4 +948,5 @@ TEST_F(EveryVerdict, RecommendsNoWayThatAnotherBeatsInPatterns) {
 }
 
 }  // namespace
+
 }  // namespace pinion
