@@ -49,8 +49,9 @@ class EventWatch {
 /// Every monitor notes its events here, with and without a watch: a few loads.
 extern constinit EventWatch event_watch;
 
-/// One row for each way memory goes. `watch` is called for the memory before, where the monitor needs it.
-/// Ordinary code; allocates, starts a thread, and holds a lock of its own. Never in a hook.
+/// One row for each way memory goes. `watch` is called for the memory before, where the monitor needs it. The
+/// callbacks see the events too. Ordinary code; allocates, starts a thread, and holds a lock of its own.
+/// Never in a hook.
 HookReport test_memory_events(Error (*watch)(Range) = nullptr);
 
 /// Returns a report of the rows: complete, or the first failure.

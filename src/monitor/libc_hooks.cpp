@@ -419,8 +419,6 @@ bool others_replace_mremap() {
                                  : jump_target(static_cast<const std::byte*>(function)) != nullptr;
 }
 
-HookReport self_test() { return test_memory_events(); }
-
 void uninstall_libc_hooks() {
   const MutexLock lock(control);
   installed = {};

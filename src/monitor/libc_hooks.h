@@ -6,7 +6,7 @@
 // A replacement classifies the call, calls begin(), makes the system call, and calls end(). Where begin()
 // answers so, the system call is left out, and the caller is given its result: success or ENOMEM.
 //
-// Owns the patches of libc's functions and the replacements. install, uninstall, reinstall, self_test and
+// Owns the patches of libc's functions and the replacements. install, uninstall, reinstall and
 // hooks_intact are ordinary code, guarded by one mutex; the replacements run in every thread, in signal
 // handlers and in children of vfork, and take no lock. A child of fork has the patches too; its mutex is new.
 //
@@ -102,11 +102,6 @@ bool others_replace_mremap();
 /// Puts back on top those patches that others have overwritten since; theirs is called next. Unknown code is
 /// left and reported.
 HookReport reinstall_hooks();
-
-/// Lets memory go in every way that libc has (after install, and again whenever in doubt: valgrind, for one,
-/// takes the patches and goes on with its translation of the old code) and checks that each event arrives.
-/// The callbacks see the events too.
-HookReport self_test();
 
 /// Takes the callbacks away and restores the entries, if any. An entry that others have patched since is
 /// left; the replacement then only passes calls on. A thread may still be inside a replacement: do not unmap

@@ -348,14 +348,6 @@ Error userfaultfd_refused() {
   return channel && channel->is_open() ? Error{} : probe().error;
 }
 
-const char* userfaultfd_reach() {
-  const std::uint64_t features = probe().features;
-  if ((features & kWriteProtectAnyMemory) != 0) return "all memory but read-only shared mappings";
-  if ((features & kWriteProtectShared) != 0)
-    return "anonymous, shared anonymous and hugetlbfs memory, not files";
-  return "private anonymous memory alone";
-}
-
 Error start_userfaultfd(const HookCallbacks& callbacks) {
   const MutexLock lock(control);
   if (!channel) channel = new KeptFile;

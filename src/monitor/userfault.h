@@ -60,8 +60,6 @@ constexpr Duration kDropTime = kMillisecond;
 
 /// Why this process cannot have a userfaultfd that serves; no error where it can.
 Error userfaultfd_refused();
-/// The kinds of memory that this kernel can watch.
-const char* userfaultfd_reach();
 
 /// Starts to call begin() and end(), on the reader's thread alone, which is not the one whose memory goes.
 Error start_userfaultfd(const HookCallbacks& callbacks);

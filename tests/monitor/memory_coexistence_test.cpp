@@ -23,6 +23,7 @@
 #include <string>
 #include <vector>
 
+#include "monitor/hook_self_test.h"
 #include "monitor/libc_hooks.h"
 #include "support/sanitizers.h"
 #include "support/transfer_engine.h"
@@ -215,7 +216,7 @@ class Coexistence {
         heard_alone += alone.ucx[way] + alone.open_mpi[way];
       }
       EXPECT_GT(heard_alone, 0) << "the others hear nothing: they do not hook";
-      const HookReport events = self_test();
+      const HookReport events = test_memory_events();
       EXPECT_TRUE(events.complete) << events.error.message;
       expect_hits();
     }

@@ -25,13 +25,5 @@ std::uintptr_t key_of(Handle handle) {
     return static_cast<std::uintptr_t>(static_cast<unsigned>(handle));
   }
 }
-template <class Handle>
-Handle handle_of(std::uintptr_t key) {
-  if constexpr (std::is_pointer_v<Handle>) {
-    return reinterpret_cast<Handle>(key);
-  } else {
-    return static_cast<Handle>(key);
-  }
-}
 
 }  // namespace pinion::mpi::PINION_MPI_ABI

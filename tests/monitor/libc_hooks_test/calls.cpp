@@ -48,7 +48,7 @@ TEST_F(LibcHooks, UninstallingGivesTheEntriesBack) {
 }
 
 TEST_F(LibcHooks, SelfTestSeesEveryEvent) {
-  const HookReport report = self_test();
+  const HookReport report = test_memory_events();
   for (const HookStatus& row : report.rows) {
     const std::string name = row.name;
     if (kForeignAllocator && (name == "free of a large block" || name == "thread exit")) continue;
@@ -62,7 +62,7 @@ TEST_F(LibcHooks, SelfTestSeesEveryEvent) {
 
 TEST_F(LibcHooks, SelfTestTellsWhatIsNotSeen) {
   uninstall_libc_hooks();
-  const HookReport report = self_test();
+  const HookReport report = test_memory_events();
   EXPECT_FALSE(report.complete);
   EXPECT_EQ(report.error.code, ENOMSG) << report.error.message;
 }

@@ -13,6 +13,7 @@
 #include <ostream>
 #include <vector>
 
+#include "monitor/hook_self_test.h"
 #include "monitor/libc_hooks.h"
 
 namespace pinion {

@@ -87,7 +87,7 @@ TEST_F(PatchedByOthers, AfterUs) {
   EXPECT_EQ(report.rows[0].state, HookState::chained);
   EXPECT_TRUE(hooks_intact());
   expect_one_munmap(1, 1);
-  EXPECT_TRUE(self_test().rows[0].state == HookState::good);
+  EXPECT_TRUE(test_memory_events().rows[0].state == HookState::good);
 }
 
 TEST_F(PatchedByOthers, WhoThenUseSyscall) {
@@ -125,7 +125,7 @@ void* foreign_mremap(void* address, std::size_t old_size, std::size_t new_size, 
 // The self-test's page would land on memory of the program's.
 TEST_F(PatchedByOthers, TheSelfTestMovesNothingWhereDestinationsAreLost) {
   const auto outcome = [] {
-    for (const HookStatus& row : self_test().rows)
+    for (const HookStatus& row : test_memory_events().rows)
       if (std::string(row.name) == "mremap onto a mapping") return row.state;
     return HookState::failed;
   };
@@ -164,7 +164,7 @@ TEST_F(PatchedByOthers, SyscallIsLeftToThem) {
   foreign_calls = 0;
   EXPECT_EQ(syscall(SYS_getpid), getpid());
   EXPECT_EQ(foreign_calls, 1);
-  EXPECT_FALSE(self_test().complete);
+  EXPECT_FALSE(test_memory_events().complete);
 }
 
 std::atomic<int> exposures{0};
