@@ -17,7 +17,7 @@ extern "C" char** environ;
 
 namespace {
 
-using Chroot = int (*)(const char*);
+constinit pinion::NextFunction<int(const char*)> next_chroot{"chroot"};
 
 constexpr std::string_view kVariable = "LD_PRELOAD=";
 constinit char g_others[4096];  ///< the variable without Pinion's libraries
@@ -54,8 +54,7 @@ void leave_preloads_behind() {
 }  // namespace
 
 extern "C" PINION_EXPORT int chroot(const char* path) noexcept {
-  static const Chroot next = pinion::next_symbol<Chroot>("chroot");
-  const int status = next(path);
+  const int status = next_chroot.get()(path);
   Dl_info own;
   if (status != 0 || !::dladdr(reinterpret_cast<void*>(&leave_preloads_behind), &own)) return status;
   if (::access(own.dli_fname, R_OK) == 0) return status;

@@ -3,6 +3,8 @@
 // takes the dynamic linker's lock.
 #pragma once
 
+#include <atomic>
+
 #include "base/range.h"
 
 namespace pinion {
@@ -19,6 +21,27 @@ void* definition_beside(const void* code, const char* name);
 /// out.
 enum class Where { anywhere, behind_preload };
 void* first_definition(Where where, const char* name);
+inline void* definition_behind_preload(const char* name) {
+  return first_definition(Where::behind_preload, name);
+}
+/// A function that is found at its first call, by `find`. Threads may find it at the same time: they find the
+/// same. No static variable of a function: a thread that waits for its guard may hold the dynamic linker's
+/// lock, which finding needs.
+template <class Function, void* (*find)(const char*)>
+class FoundFunction {
+ public:
+  explicit constexpr FoundFunction(const char* name) : name_(name) {}
+  Function* get() {
+    Function* found = found_.load(std::memory_order_relaxed);
+    if (found == nullptr)
+      found_.store(found = reinterpret_cast<Function*>(find(name_)), std::memory_order_relaxed);
+    return found;
+  }
+
+ private:
+  const char* const name_;
+  std::atomic<Function*> found_{nullptr};
+};
 /// The C library's function `name`, or one that stands before it behind the preload. Where its version is
 /// asked for, the C library itself is the program, and nothing stands behind the preload.
 void* libc_definition(const char* name);

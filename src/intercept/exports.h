@@ -2,6 +2,8 @@
 // from hooks.
 #pragma once
 
+#include "intercept/definitions.h"
+
 #define PINION_EXPORT __attribute__((visibility("default")))
 
 namespace pinion {
@@ -21,9 +23,7 @@ void* next_definition(const char* name);
 /// none.
 void* library_that_defines(const char* name);
 
-template <class F>
-F next_symbol(const char* name) {
-  return reinterpret_cast<F>(next_definition(name));
-}
+template <class Function>
+using NextFunction = FoundFunction<Function, next_definition>;
 
 }  // namespace pinion

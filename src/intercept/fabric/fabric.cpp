@@ -18,6 +18,13 @@
 
 namespace {
 
+using pinion::NextFunction;
+
+constinit NextFunction<int(void*, void**, void*)> next_fabric{"fi_fabric"};
+constinit NextFunction<int(void*, void**, std::uint64_t, void*)> next_fabric2{"fi_fabric2"};
+constinit NextFunction<int(std::uint32_t, const char*, void*, std::size_t, std::uint64_t, void**, void*)>
+    next_open{"fi_open"};
+
 /// Another library has opened the cache to import its own monitor. Asking for the same would fail, and
 /// libfabric would warn of it.
 std::atomic<bool> somebody_imports{false};
@@ -35,22 +42,20 @@ void feed(const void* libfabric) {
 extern "C" {
 
 PINION_EXPORT int fi_fabric(void* attributes, void** fabric, void* context) {
-  static const auto next = pinion::next_symbol<int (*)(void*, void**, void*)>("fi_fabric");
+  const auto next = next_fabric.get();
   feed(reinterpret_cast<const void*>(next));
   return next(attributes, fabric, context);
 }
 
 PINION_EXPORT int fi_fabric2(void* info, void** fabric, std::uint64_t flags, void* context) {
-  static const auto next = pinion::next_symbol<int (*)(void*, void**, std::uint64_t, void*)>("fi_fabric2");
+  const auto next = next_fabric2.get();
   feed(reinterpret_cast<const void*>(next));
   return next(info, fabric, flags, context);
 }
 
 PINION_EXPORT int fi_open(std::uint32_t version, const char* name, void* attributes, std::size_t bytes,
                           std::uint64_t flags, void** object, void* context) {
-  static const auto next = pinion::next_symbol<int (*)(std::uint32_t, const char*, void*, std::size_t,
-                                                       std::uint64_t, void**, void*)>("fi_open");
   if (name != nullptr && std::strcmp(name, "mr_cache") == 0) somebody_imports.store(true);
-  return next(version, name, attributes, bytes, flags, object, context);
+  return next_open.get()(version, name, attributes, bytes, flags, object, context);
 }
 }

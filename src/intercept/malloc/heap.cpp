@@ -222,17 +222,8 @@ bool has_address_limit() {
 
 using SetLimit = int(__rlimit_resource_t, const rlimit*);
 using ProcessLimit = int(pid_t, __rlimit_resource, const rlimit*, rlimit*);
-constinit std::atomic<SetLimit*> g_setrlimit{nullptr};
-constinit std::atomic<ProcessLimit*> g_prlimit{nullptr};
-
-template <class Function>
-Function* found(std::atomic<Function*>& known, const char* name) {
-  Function* function = known.load(std::memory_order_relaxed);
-  if (function != nullptr) return function;
-  function = reinterpret_cast<Function*>(pinion::first_definition(pinion::Where::behind_preload, name));
-  known.store(function, std::memory_order_relaxed);
-  return function;
-}
+constinit pinion::FoundFunction<SetLimit, pinion::definition_behind_preload> g_setrlimit{"setrlimit"};
+constinit pinion::FoundFunction<ProcessLimit, pinion::definition_behind_preload> g_prlimit{"prlimit"};
 
 /// The program has set a limit of its own: threads and mappings need the addresses of idle memory.
 void note_limit(int resource) {
@@ -243,13 +234,13 @@ void note_limit(int resource) {
 }
 
 int set_limit(__rlimit_resource_t resource, const rlimit* limit) {
-  const int result = found(g_setrlimit, "setrlimit")(resource, limit);
+  const int result = g_setrlimit.get()(resource, limit);
   if (result == 0) note_limit(static_cast<int>(resource));
   return result;
 }
 
 int set_process_limit(pid_t process, __rlimit_resource resource, const rlimit* limit, rlimit* before) {
-  const int result = found(g_prlimit, "prlimit")(process, resource, limit, before);
+  const int result = g_prlimit.get()(process, resource, limit, before);
   if (result == 0 && limit != nullptr) note_limit(static_cast<int>(resource));
   return result;
 }

@@ -48,22 +48,15 @@ constexpr int kPlain = MAP_PRIVATE | MAP_ANONYMOUS;
 constinit std::atomic<std::size_t> g_least{SIZE_MAX};
 constinit Range g_engine;  ///< the code of libpinion.so; written before g_least
 
+template <class Function>
+using Next = pinion::FoundFunction<Function, pinion::definition_behind_preload>;
+
 using Mmap = void*(void*, std::size_t, int, int, int, off_t);
 using Munmap = int(void*, std::size_t);
 using Mremap = void*(void*, std::size_t, std::size_t, int, ...);
-constinit std::atomic<Mmap*> g_mmap{nullptr};
-constinit std::atomic<Munmap*> g_munmap{nullptr};
-constinit std::atomic<Mremap*> g_mremap{nullptr};
-
-/// Threads may find it at the same time: they find the same.
-template <class Function>
-Function* next(std::atomic<Function*>& known, const char* name) {
-  Function* found = known.load(std::memory_order_relaxed);
-  if (found != nullptr) return found;
-  found = reinterpret_cast<Function*>(pinion::first_definition(pinion::Where::behind_preload, name));
-  known.store(found, std::memory_order_relaxed);
-  return found;
-}
+constinit Next<Mmap> g_mmap{"mmap"};
+constinit Next<Munmap> g_munmap{"munmap"};
+constinit Next<Mremap> g_mremap{"mremap"};
 
 /// Empty where the kernel would refuse.
 Range whole_pages(const void* address, std::size_t bytes) {
@@ -108,9 +101,9 @@ void* map(void* address, std::size_t bytes, int protection, int flags, int file,
   const bool replaces = (flags & MAP_FIXED) != 0 && (flags & MAP_FIXED_NOREPLACE) != MAP_FIXED_NOREPLACE;
   if (replaces && !meets_arena(address, bytes)) return no_memory();
   if (!arena_gives_way(address, bytes, flags))
-    return next(g_mmap, "mmap")(address, bytes, protection, flags, file, offset);
-  void* const mapped = next(g_mmap, "mmap")(address, bytes, protection,
-                                            (flags & ~MAP_FIXED_NOREPLACE) | MAP_FIXED, file, offset);
+    return g_mmap.get()(address, bytes, protection, flags, file, offset);
+  void* const mapped =
+      g_mmap.get()(address, bytes, protection, (flags & ~MAP_FIXED_NOREPLACE) | MAP_FIXED, file, offset);
   if (mapped == MAP_FAILED) {
     const int error = errno;
     pinion::process_heap().unmap(whole_pages(address, bytes));
@@ -122,7 +115,7 @@ void* map(void* address, std::size_t bytes, int protection, int flags, int file,
 /// The heap ends its own memory; libc ends that beside the arena, and that of other blocks.
 int unmap_parts(Range whole, Range inner) {
   const auto by_libc = [](Range part) {
-    return part.empty() ? 0 : next(g_munmap, "munmap")(reinterpret_cast<void*>(part.begin), part.bytes());
+    return part.empty() ? 0 : g_munmap.get()(reinterpret_cast<void*>(part.begin), part.bytes());
   };
   // First: the kernel refuses this part where the whole reaches beyond the address space.
   if (by_libc({inner.end, whole.end}) != 0) return -1;
@@ -150,7 +143,7 @@ void* move_mapping(Range old, std::size_t new_bytes, int flags, void* wanted) {
     return MAP_FAILED;
   }
   // An own one first: it then takes the wanted place as the kernel checks it.
-  void* made = fixed ? next(g_mmap, "mmap")(nullptr, new_bytes, kReadWrite, kPlain, -1, 0)
+  void* made = fixed ? g_mmap.get()(nullptr, new_bytes, kReadWrite, kPlain, -1, 0)
                      : ::mmap(nullptr, new_bytes, kReadWrite, kPlain, -1, 0);
   if (made == MAP_FAILED) return MAP_FAILED;
   const Range copy = Range::of(made, kept.bytes());
@@ -158,11 +151,11 @@ void* move_mapping(Range old, std::size_t new_bytes, int flags, void* wanted) {
   pinion::copy_rights_unseen(kept, copy);
   if (fixed) {
     void* const moved = meets_arena(wanted, new_bytes)
-                            ? next(g_mremap, "mremap")(made, new_bytes, new_bytes, flags, wanted)
+                            ? g_mremap.get()(made, new_bytes, new_bytes, flags, wanted)
                             : no_memory();
     if (moved == MAP_FAILED) {
       const int error = errno;
-      next(g_munmap, "munmap")(made, new_bytes);
+      g_munmap.get()(made, new_bytes);
       errno = error;
       return MAP_FAILED;
     }
@@ -177,9 +170,9 @@ void* move_mapping(Range old, std::size_t new_bytes, int flags, void* wanted) {
 using Clone = int(int (*)(void*), void*, int, void*, ...);
 using Fork = pid_t();
 using Syscall = long(long, long, long, long, long, long, long) noexcept;
-constinit std::atomic<Clone*> g_clone{nullptr};
-constinit std::atomic<Fork*> g_fork{nullptr};
-constinit std::atomic<Syscall*> g_syscall{nullptr};
+constinit Next<Clone> g_clone{"clone"};
+constinit Next<Fork> g_fork{"_Fork"};
+constinit Next<Syscall> g_syscall{"syscall"};
 
 /// `call` returns 0 in the child, where it returns at all.
 template <class Call>
@@ -253,17 +246,17 @@ bool makes_child(long number, long first, long second) {
 
 [[gnu::noinline]] long make_child_by_syscall(long number, long a, long b, long c, long d, long e,
                                              long f) noexcept {
-  return make_child([&](bool) { return next(g_syscall, "syscall")(number, a, b, c, d, e, f); });
+  return make_child([&](bool) { return g_syscall.get()(number, a, b, c, d, e, f); });
 }
 
-constinit std::atomic<int (*)(int)> g_mlockall{nullptr};
-constinit std::atomic<int (*)(void*, std::size_t, int)> g_madvise{nullptr};
+constinit Next<int(int)> g_mlockall{"mlockall"};
+constinit Next<int(void*, std::size_t, int)> g_madvise{"madvise"};
 
-constinit std::atomic<int (*)()> g_munlockall{nullptr};
-constinit std::atomic<int (*)(void*, std::size_t, int)> g_mprotect{nullptr};
-constinit std::atomic<int (*)(void*, std::size_t, int, int)> g_pkey_mprotect{nullptr};
-constinit std::atomic<int (*)(const void*, std::size_t)> g_mlock{nullptr};
-constinit std::atomic<int (*)(const void*, std::size_t, unsigned)> g_mlock2{nullptr};
+constinit Next<int()> g_munlockall{"munlockall"};
+constinit Next<int(void*, std::size_t, int)> g_mprotect{"mprotect"};
+constinit Next<int(void*, std::size_t, int, int)> g_pkey_mprotect{"pkey_mprotect"};
+constinit Next<int(const void*, std::size_t)> g_mlock{"mlock"};
+constinit Next<int(const void*, std::size_t, unsigned)> g_mlock2{"mlock2"};
 
 // ---- what calls leave on blocks ----
 
@@ -301,14 +294,14 @@ bool leaves_marks(long number) {
 
 [[gnu::noinline]] long leave_by_syscall(long number, long a, long b, long c, long d, long e,
                                         long f) noexcept {
-  const long result = next(g_syscall, "syscall")(number, a, b, c, d, e, f);
+  const long result = g_syscall.get()(number, a, b, c, d, e, f);
   if (number == SYS_madvise && !stays(static_cast<int>(c))) return result;
   const Left left = number == SYS_mlock || number == SYS_mlock2 ? Left::locks : Left::advice;
   return noted(result, reinterpret_cast<const void*>(a), static_cast<std::size_t>(b), left);
 }
 
 using Prctl = int(int, unsigned long, unsigned long, unsigned long, unsigned long);
-constinit std::atomic<Prctl*> g_prctl{nullptr};
+constinit Next<Prctl> g_prctl{"prctl"};
 constinit std::atomic<bool> g_filters{false};
 void note_filter() { g_filters.store(true, std::memory_order_relaxed); }
 
@@ -337,7 +330,7 @@ PINION_EXPORT int munmap(void* address, std::size_t bytes) noexcept {
   const Range whole = whole_pages(address, bytes), inner = arena_part(whole);
   if (!inner.empty()) [[unlikely]]
     return unmap_parts(whole, inner);
-  return next(g_munmap, "munmap")(address, bytes);
+  return g_munmap.get()(address, bytes);
 }
 
 PINION_EXPORT int clone(int (*run)(void*), void* stack, int flags, void* argument, ...) noexcept {
@@ -348,7 +341,7 @@ PINION_EXPORT int clone(int (*run)(void*), void* stack, int flags, void* argumen
   void* const child_tid = va_arg(rest, void*);
   va_end(rest);
   const auto call = [&](int (*begin)(void*), void* with, void* on) {
-    return next(g_clone, "clone")(begin, on, flags, with, parent_tid, tls, child_tid);
+    return g_clone.get()(begin, on, flags, with, parent_tid, tls, child_tid);
   };
   if ((flags & CLONE_VM) != 0) return call(run, argument, stack);
   return make_child([&](bool prepared) {
@@ -359,7 +352,7 @@ PINION_EXPORT int clone(int (*run)(void*), void* stack, int flags, void* argumen
 }
 
 PINION_EXPORT pid_t _Fork() noexcept {
-  return make_child([](bool) { return next(g_fork, "_Fork")(); });
+  return make_child([](bool) { return g_fork.get()(); });
 }
 
 /// Passes on six words like libc, however many the caller gave. It jumps to libc's, so that children with
@@ -373,7 +366,7 @@ long call_kernel(long number, long a, long b, long c, long d, long e, long f) no
     return make_child_by_syscall(number, a, b, c, d, e, f);
   if (leaves_marks(number)) [[unlikely]]
     return leave_by_syscall(number, a, b, c, d, e, f);
-  return next(g_syscall, "syscall")(number, a, b, c, d, e, f);
+  return g_syscall.get()(number, a, b, c, d, e, f);
 }
 
 /// Passes on calls of a device's library: hiding a segment while it registers for Pinion is not the program's
@@ -388,25 +381,24 @@ PINION_EXPORT int madvise(void* address, std::size_t bytes, int advice) noexcept
       return *result == 0 ? 0 : -1;
     }
   }
-  const int result = next(g_madvise, "madvise")(address, bytes, advice);
+  const int result = g_madvise.get()(address, bytes, advice);
   return wish && stays(advice) ? noted(result, address, bytes, Left::advice) : result;
 }
 
 PINION_EXPORT int mprotect(void* address, std::size_t bytes, int protection) noexcept {
-  return noted(next(g_mprotect, "mprotect")(address, bytes, protection), address, bytes, Left::advice);
+  return noted(g_mprotect.get()(address, bytes, protection), address, bytes, Left::advice);
 }
 
 PINION_EXPORT int pkey_mprotect(void* address, std::size_t bytes, int protection, int key) noexcept {
-  return noted(next(g_pkey_mprotect, "pkey_mprotect")(address, bytes, protection, key), address, bytes,
-               Left::advice);
+  return noted(g_pkey_mprotect.get()(address, bytes, protection, key), address, bytes, Left::advice);
 }
 
 PINION_EXPORT int mlock(const void* address, std::size_t bytes) noexcept {
-  return noted(next(g_mlock, "mlock")(address, bytes), address, bytes, Left::locks);
+  return noted(g_mlock.get()(address, bytes), address, bytes, Left::locks);
 }
 
 PINION_EXPORT int mlock2(const void* address, std::size_t bytes, unsigned flags) noexcept {
-  return noted(next(g_mlock2, "mlock2")(address, bytes, flags), address, bytes, Left::locks);
+  return noted(g_mlock2.get()(address, bytes, flags), address, bytes, Left::locks);
 }
 
 PINION_EXPORT int prctl(int operation, ...) noexcept {
@@ -416,11 +408,11 @@ PINION_EXPORT int prctl(int operation, ...) noexcept {
   for (unsigned long& word : words) word = va_arg(rest, unsigned long);
   va_end(rest);
   if (operation == PR_SET_SECCOMP) note_filter();
-  return next(g_prctl, "prctl")(operation, words[0], words[1], words[2], words[3]);
+  return g_prctl.get()(operation, words[0], words[1], words[2], words[3]);
 }
 
 PINION_EXPORT int mlockall(int flags) noexcept {
-  const int result = next(g_mlockall, "mlockall")(flags);
+  const int result = g_mlockall.get()(flags);
   if (result != 0) return result;
   pinion::process_arena().changes().note_locked_all();
   pinion::process_arena().changes().note_locks_future((flags & MCL_FUTURE) != 0);
@@ -429,7 +421,7 @@ PINION_EXPORT int mlockall(int flags) noexcept {
 
 PINION_EXPORT int munlockall() noexcept {
   pinion::process_arena().changes().note_locks_future(false);
-  return next(g_munlockall, "munlockall")();
+  return g_munlockall.get()();
 }
 
 PINION_EXPORT void* mremap(void* address, std::size_t old_bytes, std::size_t new_bytes, int flags,
@@ -443,7 +435,7 @@ PINION_EXPORT void* mremap(void* address, std::size_t old_bytes, std::size_t new
       (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) == 0 && pinion::process_heap().has_mapping(old)) [[unlikely]]
     return move_mapping(old, pinion::page_ceil(new_bytes), flags, wanted);
   if ((flags & MREMAP_FIXED) != 0 && !meets_arena(wanted, new_bytes)) return no_memory();
-  return next(g_mremap, "mremap")(address, old_bytes, new_bytes, flags, wanted);
+  return g_mremap.get()(address, old_bytes, new_bytes, flags, wanted);
 }
 
 }  // extern "C"

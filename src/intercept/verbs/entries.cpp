@@ -4,7 +4,6 @@
 // are answered by lookup.cpp.
 //
 // verbs.h makes macros of some of the names, hence the parentheses.
-#include <atomic>
 #include <cerrno>
 
 #include "device/verbs/own_verbs_call.h"
@@ -14,34 +13,18 @@
 namespace {
 
 using pinion::EntryFrame;
+using pinion::NextFunction;
 using pinion::OwnVerbsCall;
 using pinion::verbs::Asked;
 
-/// A function of the library's own, looked up when it is first called; the library's providers keep it loaded
-/// from then on. Outside of functions: a thread that waits for the guard of a static variable may hold the
-/// dynamic linker's lock, which looking up needs.
-template <class F>
-class Next {
- public:
-  explicit constexpr Next(const char* name) : name_(name) {}
-  F get() {
-    F found = found_.load(std::memory_order_acquire);
-    if (found == nullptr) found_.store(found = pinion::next_symbol<F>(name_), std::memory_order_release);
-    return found;
-  }
-
- private:
-  const char* const name_;
-  std::atomic<F> found_{nullptr};
-};
-
-constinit Next<decltype(&ibv_reg_mr)> next_reg_mr{"ibv_reg_mr"};
-constinit Next<decltype(&ibv_reg_mr_iova)> next_reg_mr_iova{"ibv_reg_mr_iova"};
-constinit Next<decltype(&ibv_reg_mr_iova2)> next_reg_mr_iova2{"ibv_reg_mr_iova2"};
-constinit Next<decltype(&ibv_dereg_mr)> next_dereg_mr{"ibv_dereg_mr"};
-constinit Next<decltype(&ibv_rereg_mr)> next_rereg_mr{"ibv_rereg_mr"};
-constinit Next<decltype(&ibv_dealloc_pd)> next_dealloc_pd{"ibv_dealloc_pd"};
-constinit Next<decltype(&ibv_close_device)> next_close_device{"ibv_close_device"};
+// The library's own functions. Its providers keep it loaded once one of them has been called.
+constinit NextFunction<decltype(ibv_reg_mr)> next_reg_mr{"ibv_reg_mr"};
+constinit NextFunction<decltype(ibv_reg_mr_iova)> next_reg_mr_iova{"ibv_reg_mr_iova"};
+constinit NextFunction<decltype(ibv_reg_mr_iova2)> next_reg_mr_iova2{"ibv_reg_mr_iova2"};
+constinit NextFunction<decltype(ibv_dereg_mr)> next_dereg_mr{"ibv_dereg_mr"};
+constinit NextFunction<decltype(ibv_rereg_mr)> next_rereg_mr{"ibv_rereg_mr"};
+constinit NextFunction<decltype(ibv_dealloc_pd)> next_dealloc_pd{"ibv_dealloc_pd"};
+constinit NextFunction<decltype(ibv_close_device)> next_close_device{"ibv_close_device"};
 
 pinion::verbs::Library library() { return {next_reg_mr.get(), next_dereg_mr.get()}; }
 
