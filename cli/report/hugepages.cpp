@@ -28,10 +28,10 @@ std::string hugepages_text(const PlacementFigures& f) {
   return fmt::format(
       "{} with the hugepage heap: at most {} in {} blocks; mapped {} of the reserved pool, {} for "
       "transparent "
-      "hugepages, {} on base pages; at the end {} of {} lay in hugepages{}",
+      "hugepages, {} on base pages; at the end blocks had used {}, and {} lay in hugepages{}",
       plural_text(f.processes, "process", "processes"), text(f.peak_bytes), count_text(f.blocks),
-      text(f.pool_bytes), text(f.advised_bytes), text(f.base_bytes), text(f.hugepage_bytes),
-      text(f.used_bytes),
+      text(f.pool_bytes), text(f.advised_bytes), text(f.base_bytes), text(f.used_bytes),
+      text(f.hugepage_bytes),
       f.static_bytes == 0 ? ""
                           : fmt::format(", and {} of {} of static data", text(f.static_hugepage_bytes),
                                         text(f.static_bytes)));

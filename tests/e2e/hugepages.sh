@@ -103,7 +103,7 @@ placed() {
   grep -q '^pinion: .*with the hugepage heap: at most [0-9.]* [MG]iB' "$work/err" || { fail "$1: $(cat "$work/err")"; return; }
   case $thp in
     *'[never]'* | '') echo "$1: no transparent hugepages on this machine: their share goes unchecked" ;;
-    *) said | grep -qE 'at the end [1-9][0-9.]* [MG]iB of .* lay in hugepages' || fail "$1: none in hugepages: $(cat "$work/err")" ;;
+    *) said | grep -qE 'and [1-9][0-9.]* [MG]iB lay in hugepages' || fail "$1: none in hugepages: $(cat "$work/err")" ;;
   esac
 }
 
