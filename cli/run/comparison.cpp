@@ -231,13 +231,11 @@ std::string label_text(const CompareArguments& arguments, const std::vector<Comp
       "Registered bytes of a node, sum over its ranks; oracle is the least possible. Seconds added: the time "
       "that "
       "registration costs beyond leave-pinned's. Late: misses of memory used before. ";
-  text +=
-      below ? "NIC: regions of this node's devices by the kernel's list, every 20 ms over the whole command, "
-              "also "
-              "those that libraries keep for themselves. Critical path: uses that found no registration; in "
-              "parentheses without the first two of each range."
-            : "Rows library and library-limited are for where Pinion acts below libraries: here Pinion acts "
-              "beside the caches of libraries.";
+  if (below)
+    text +=
+        "NIC: regions of this node's devices by the kernel's list, every 20 ms over the whole command, also "
+        "those that libraries keep for themselves. Critical path: uses that found no registration; in "
+        "parentheses without the first two of each range.";
   std::string out = wrapped(text, "");
   for (const ComparedStrategy& s : strategies)
     if (reported(s))
