@@ -59,7 +59,9 @@ constinit std::atomic<bool> g_found{false};
 bool read_memory(Address from, void* to, std::size_t bytes) {
   iovec local{to, bytes};
   iovec remote{reinterpret_cast<void*>(from), bytes};
-  return ::syscall(SYS_process_vm_readv, ::getpid(), &local, 1, &remote, 1, 0) == static_cast<long>(bytes);
+  // The kernel looks at all 64 bits of a flag.
+  return ::syscall(SYS_process_vm_readv, ::getpid(), &local, 1UL, &remote, 1UL, 0UL) ==
+         static_cast<long>(bytes);
 }
 
 template <class Value>
