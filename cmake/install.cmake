@@ -9,8 +9,17 @@ set(libraries pinion)
 if(TARGET pinion-firehose)
   list(APPEND libraries pinion-firehose)
 endif()
+set(namelink NAMELINK_COMPONENT development)
+# A wheel has no links: the linker's own script costs no second copy.
+if(SKBUILD)
+  set(namelink NAMELINK_SKIP)
+  foreach(library IN LISTS libraries)
+    file(WRITE ${PROJECT_BINARY_DIR}/links/lib${library}.so "INPUT(lib${library}.so.0)\n")
+    install(FILES ${PROJECT_BINARY_DIR}/links/lib${library}.so DESTINATION ${CMAKE_INSTALL_LIBDIR} COMPONENT development)
+  endforeach()
+endif()
 install(TARGETS ${libraries} EXPORT pinionTargets
-        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} NAMELINK_COMPONENT development
+        LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR} ${namelink}
         INCLUDES DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/pinion DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} COMPONENT development)
 add_dependencies(product ${libraries})

@@ -18,9 +18,13 @@ wheel=$(echo "$work"/*.whl)
 "$python" -m venv "$work/venv" && "$work/venv/bin/pip" install --quiet --no-index "$wheel" >"$work/out" 2>&1 ||
   { fail "pip install: $(cat "$work/out")"; exit 1; }
 
-# A wheel has no links: a library under one more name is a copy.
-copies=$(find "$work/venv/lib" -name 'libpinion.so*' -o -name 'libpinion-firehose.so*' | wc -l)
-[ "$copies" -eq 4 ] || fail "$copies files of two libraries, not 4: $(ls "$work/venv/lib")"
+# A wheel has no links: a script of the linker stands for one to a library.
+for library in pinion pinion-firehose; do
+  echo 'int main(void) { return 0; }' | cc -x c - -o "$work/linked" -L "$work/venv/lib" -Wl,--no-as-needed "-l$library" &&
+    readelf -d "$work/linked" | grep -qF "[lib$library.so.0]" || fail "no program can be linked with $library"
+done
+copies=$(find "$work/venv/lib" -size +100k \( -name 'libpinion.so*' -o -name 'libpinion-firehose.so*' \) | wc -l)
+[ "$copies" -eq 2 ] || fail "$copies files of two libraries: $(ls "$work/venv/lib")"
 
 binaries=("$work"/venv/bin/pinion "$work"/venv/lib/libpinion{,-firehose}.so.0 "$work"/venv/lib/libpinion-{preload,symbols,heap}.so)
 for binary in "${binaries[@]}"; do
@@ -42,7 +46,8 @@ with pinion.Session(), pinion.Domain("emulated") as domain:
     pinion.Domain("nonsense")
 APP
 "$pinion" run -- "$work/venv/bin/python" "$work/app.py" >"$work/out" 2>&1
-grep -q '^misses 1$' "$work/out" && grep -q 'Error.*nonsense' "$work/out" || fail "leases from Python: $(cat "$work/out")"
+grep -q '^misses 1$' "$work/out" && grep -q 'Error.*nonsense' "$work/out" && grep -q 'app\.py:4 in <module>' "$work/out" ||
+  fail "leases from Python: $(cat "$work/out")"
 # A wheel has no links: each place that a loader looks in has a file.
 # shellcheck disable=SC2016
 "$pinion" run -- sh -c 'echo "$LD_PRELOAD"; grep -o "[^ ]*libpinion.*" /proc/self/maps' >"$work/out" 2>&1
