@@ -134,8 +134,8 @@ std::string acted_summary(const Report& r) {
                      plural_text(a.waits, "wait", "waits"), plural_text(a.misses, "miss", "misses"),
                      count_text(a.late), count_text(a.bounced));
   if (r.copies.any()) out += wrapped(gpu_copies_text(r.copies), kSummary);
-  out += fmt::format("{}time added: {} ({})\n", kSummary, seconds_text(r.cost.added()),
-                     percent_text(r.share_added()));
+  out += fmt::format("{}time added: {} ({})\n", kSummary, seconds_text(std::max(0.0, r.cost.added())),
+                     percent_text(std::max(0.0, r.share_added())));
   if (const std::string text = kept_all_text(r.kept_all_below_bytes); !text.empty())
     out += wrapped(text, kSummary);
   else if (acts(r))
