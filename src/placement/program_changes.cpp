@@ -8,6 +8,11 @@ namespace pinion {
 
 void ProgramChanges::note_replaced(Range range) { arena_.note_replaced(range); }
 
+void ProgramChanges::note_kept(Range range) {
+  arena_.marks.clear(Mark::laid_over, range);
+  arena_.marks.clear(Mark::replaced, range);
+}
+
 std::optional<int> ProgramChanges::advise(Range range, int advice, bool wish) {
   if (wish && advice == MADV_DONTFORK) {
     arena_.marks.set(Mark::unshared, range);

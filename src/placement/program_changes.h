@@ -20,6 +20,8 @@ class ProgramChanges {
   void note_deprived(Range range) { arena_.marks.set(Mark::deprived, range); }
   /// Other pages are about to take the place of this memory.
   void note_replaced(Range range);
+  /// They have not: the kernel has refused them, and no others lay there before.
+  void note_kept(Range range);
   bool is_whole(Range range) const { return arena_.marks.is_whole(range); }
   bool is_replaced(Range range) const { return arena_.marks.any(Mark::replaced, range); }
   /// Whether other threads give or take the memory of its granules: no mapping may be laid there now.

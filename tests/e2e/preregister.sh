@@ -82,6 +82,12 @@ for length in 1 << 47, 1 << 60:
 for flags in 0, 1:
     refused(libc.mremap(whole, MIB, 2**64 - 4 * MIB, flags, 0), errno.EINVAL)
 assert ctypes.string_at(whole, 4 * MIB) == b"\7" * (4 * MIB)
+# What the kernel refuses to map replaces nothing: advice reaches the mapping's pages.
+refused(libc.mmap(whole, 1 << 60, RW, PLAIN | FIXED, -1, 0), errno.ENOMEM)
+refused(libc.mmap(whole, MIB, RW, SHARED | FIXED, -1, 0), errno.EBADF)
+refused(libc.mremap(own + 1, MIB, MIB, 3, whole), errno.EINVAL)
+assert libc.madvise(ctypes.c_size_t(whole), ctypes.c_size_t(MIB), 4) == 0
+assert ctypes.string_at(whole, 4 * MIB) == b"\0" * MIB + b"\7" * (3 * MIB)
 assert libc.munmap(whole, 4 * MIB) == 0
 
 # This moves memory from outside, by mremap.

@@ -74,14 +74,38 @@ Range arena_part(Range range) {
   return {std::max(arena.begin, range.begin), std::min(arena.end, range.end)};
 }
 
-/// A mapping that replaces others may meet those of the arena. False: memory there stays with another thread.
-bool meets_arena(const void* address, std::size_t bytes) {
-  const Range common = arena_part(Range::of(address, bytes).to_pages());
-  if (common.empty()) return true;
-  if (pinion::process_heap().is_open()) return pinion::process_heap().lay_over(common);
-  pinion::process_arena().changes().note_replaced(common);
-  return true;
-}
+/// A mapping of the program's that replaces others, from before the call that makes it. It may meet those of
+/// the arena.
+class Replacing {
+ public:
+  Replacing(const void* address, std::size_t bytes)
+      : met_(arena_part(Range::of(address, bytes).to_pages())),
+        is_first_(!met_.empty() && !changes().is_replaced(met_)) {
+    if (met_.empty()) return;
+    if (pinion::process_heap().is_open())
+      may_be_ = pinion::process_heap().lay_over(met_);
+    else
+      changes().note_replaced(met_);
+  }
+
+  /// False: memory there stays with another thread.
+  bool may_be() const { return may_be_; }
+  /// Returns the result of the call. One that failed has left the memory as it was, or has unmapped it.
+  void* ended(void* result) const {
+    if (result != MAP_FAILED || !is_first_) return result;
+    const long hole = pinion::raw_system_call(
+        SYS_msync, pinion::arguments_of(met_.begin, met_.bytes(), MS_ASYNC));  // only looks for one
+    if (hole == 0) changes().note_kept(met_);
+    return result;
+  }
+
+ private:
+  static pinion::ProgramChanges& changes() { return pinion::process_arena().changes(); }
+
+  const Range met_;
+  const bool is_first_;  ///< none lay there
+  bool may_be_ = true;
+};
 
 /// MAP_FIXED_NOREPLACE: addresses of the arena are free where the program has nothing.
 bool arena_gives_way(const void* address, std::size_t bytes, int flags) {
@@ -99,7 +123,11 @@ void* map(void* address, std::size_t bytes, int protection, int flags, int file,
       [[unlikely]]
     if (void* const memory = pinion::process_heap().map(bytes)) return memory;
   const bool replaces = (flags & MAP_FIXED) != 0 && (flags & MAP_FIXED_NOREPLACE) != MAP_FIXED_NOREPLACE;
-  if (replaces && !meets_arena(address, bytes)) return no_memory();
+  if (replaces) {
+    const Replacing replacing(address, bytes);
+    if (!replacing.may_be()) return no_memory();
+    return replacing.ended(g_mmap.get()(address, bytes, protection, flags, file, offset));
+  }
   if (!arena_gives_way(address, bytes, flags))
     return g_mmap.get()(address, bytes, protection, flags, file, offset);
   void* const mapped =
@@ -150,8 +178,9 @@ void* move_mapping(Range old, std::size_t new_bytes, int flags, void* wanted) {
   pinion::copy_unseen(kept, copy.begin);
   pinion::copy_rights_unseen(kept, copy);
   if (fixed) {
-    void* const moved = meets_arena(wanted, new_bytes)
-                            ? g_mremap.get()(made, new_bytes, new_bytes, flags, wanted)
+    const Replacing replacing(wanted, new_bytes);
+    void* const moved = replacing.may_be()
+                            ? replacing.ended(g_mremap.get()(made, new_bytes, new_bytes, flags, wanted))
                             : no_memory();
     if (moved == MAP_FAILED) {
       const int error = errno;
@@ -434,8 +463,10 @@ PINION_EXPORT void* mremap(void* address, std::size_t old_bytes, std::size_t new
   if (!old.empty() && pinion::process_arena().range().contains(old) &&
       (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) == 0 && pinion::process_heap().has_mapping(old)) [[unlikely]]
     return move_mapping(old, pinion::page_ceil(new_bytes), flags, wanted);
-  if ((flags & MREMAP_FIXED) != 0 && !meets_arena(wanted, new_bytes)) return no_memory();
-  return g_mremap.get()(address, old_bytes, new_bytes, flags, wanted);
+  if ((flags & MREMAP_FIXED) == 0) return g_mremap.get()(address, old_bytes, new_bytes, flags, wanted);
+  const Replacing replacing(wanted, new_bytes);
+  if (!replacing.may_be()) return no_memory();
+  return replacing.ended(g_mremap.get()(address, old_bytes, new_bytes, flags, wanted));
 }
 
 }  // extern "C"
