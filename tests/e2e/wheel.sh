@@ -45,9 +45,12 @@ with pinion.Session(), pinion.Domain("emulated") as domain:
     print("misses", domain.statistics()["misses"])
     pinion.Domain("nonsense")
 APP
-"$pinion" run -- "$work/venv/bin/python" "$work/app.py" >"$work/out" 2>&1
-grep -q '^misses 1$' "$work/out" && grep -q 'Error.*nonsense' "$work/out" && grep -q 'app\.py:4 in <module>' "$work/out" ||
-  fail "leases from Python: $(cat "$work/out")"
+"$pinion" run --log "$work/leases" -- "$work/venv/bin/python" "$work/app.py" >"$work/out" 2>&1
+grep -q '^misses 1$' "$work/out" && grep -q 'Error.*nonsense' "$work/out" || fail "leases from Python: $(cat "$work/out")"
+if "$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))'; then
+  "$pinion" report --json "$work/leases" >"$work/out" 2>&1
+  grep -q '"python": *"app.py:4 in <module>"' "$work/out" || fail "the line of Python: $(cat "$work/out")"
+fi
 # A wheel has no links: each place that a loader looks in has a file.
 # shellcheck disable=SC2016
 "$pinion" run -- sh -c 'echo "$LD_PRELOAD"; grep -o "[^ ]*libpinion.*" /proc/self/maps' >"$work/out" 2>&1
