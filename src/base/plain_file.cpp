@@ -1,6 +1,7 @@
 #include "base/plain_file.h"
 
 #include <fcntl.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -66,7 +67,20 @@ bool read_up_to(int file, std::size_t most, std::string& bytes) {
   return true;
 }
 
+std::uint64_t file_size_limit() {
+  rlimit limit{};
+  return ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur
+                                                                                   : UINT64_MAX;
+}
+
 bool write_whole(int file, const std::string& bytes) {
+  struct stat status {};
+  const off_t begin = ::lseek(file, 0, SEEK_CUR);
+  if (begin >= 0 && ::fstat(file, &status) == 0 && S_ISREG(status.st_mode) &&
+      static_cast<std::uint64_t>(begin) + bytes.size() > file_size_limit()) {
+    errno = EFBIG;
+    return false;
+  }
   std::size_t done = 0;
   while (done < bytes.size()) {
     const ssize_t n = ::write(file, bytes.data() + done, bytes.size() - done);

@@ -6,6 +6,7 @@
 #include <sys/types.h>
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 
 namespace pinion {
@@ -29,7 +30,11 @@ const char* open_failure(int code);
 /// Reads up to `most` bytes from the descriptor's position on. Returns false on an error, with errno.
 bool read_up_to(int file, std::size_t most, std::string& bytes);
 
-/// Writes all bytes. Returns false on an error, with errno.
+/// The most bytes that RLIMIT_FSIZE lets a file have. Where a file would exceed it, the kernel ends the
+/// process by SIGXFSZ, so Pinion's files are compared with it first.
+std::uint64_t file_size_limit();
+
+/// Writes all bytes. Returns false on an error, with errno: EFBIG before a write beyond file_size_limit().
 bool write_whole(int file, const std::string& bytes);
 
 }  // namespace pinion

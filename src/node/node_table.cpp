@@ -17,6 +17,7 @@
 #include <cstring>
 
 #include "base/assert.h"
+#include "base/plain_file.h"
 #include "base/process_stat.h"
 #include "base/range.h"
 #include "monitor/system_call.h"
@@ -230,7 +231,8 @@ Error NodeTable::open_and_join(const std::string& path, int flags, std::uint64_t
     if (status.st_size != 0 && status.st_size != sizeof(SharedTable))
       return Error::make(EINVAL, "%.200s: another version of Pinion meets there", path.c_str());
     // This allocates its memory: touching it later must not fail.
-    if (const int code = ::posix_fallocate(door.file(), 0, sizeof(SharedTable))) {
+    const bool fits = status.st_size != 0 || sizeof(SharedTable) <= file_size_limit();
+    if (const int code = fits ? ::posix_fallocate(door.file(), 0, sizeof(SharedTable)) : EFBIG) {
       errno = code;
       return failed(path, "cannot be made");
     }

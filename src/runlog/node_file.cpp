@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/resource.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -247,13 +246,11 @@ void NodeFile::move_finished(const std::string& directory, const std::string& ho
   }
 }
 
-// Refuses offsets beyond RLIMIT_FSIZE: there the kernel would send SIGXFSZ, which ends the program.
 Error NodeFile::within_size_limit(std::uint64_t end) const {
-  rlimit limit{};
-  if (::getrlimit(RLIMIT_FSIZE, &limit) != 0 || limit.rlim_cur == RLIM_INFINITY || end <= limit.rlim_cur)
-    return {};
+  const std::uint64_t limit = file_size_limit();
+  if (end <= limit) return {};
   return Error::make(EFBIG, "the file size limit of %llu bytes (ulimit -f) is too small for it",
-                     static_cast<unsigned long long>(limit.rlim_cur));
+                     static_cast<unsigned long long>(limit));
 }
 
 Error NodeFile::take(std::uint64_t count, std::uint64_t index, char* address) {

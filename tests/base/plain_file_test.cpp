@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -10,6 +11,7 @@
 #include <fstream>
 #include <iterator>
 
+#include "support/in_child.h"
 #include "support/temporary_directory.h"
 
 namespace pinion {
@@ -83,6 +85,20 @@ TEST_F(PlainFile, ARegularFileIsReadUpToTheGivenSize) {
   EXPECT_TRUE(read_up_to(file, 100, bytes));
   EXPECT_EQ(bytes, " all");
   ::close(file);
+}
+
+// The kernel would send SIGXFSZ.
+TEST_F(PlainFile, AWriteBeyondTheFileSizeLimitFails) {
+  test::in_child([&] {
+    const rlimit limit{12, RLIM_INFINITY};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+    const int file = create_plain_file(at("mine"));
+    EXPECT_TRUE(write_whole(file, "Dear all"));
+    EXPECT_FALSE(write_whole(file, "of you"));
+    EXPECT_EQ(errno, EFBIG);
+    EXPECT_TRUE(write_whole(file, "..."));
+  });
+  EXPECT_EQ(content("mine"), "Dear all...");
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include <sched.h>
 #include <signal.h>
 #include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,6 +25,7 @@
 #include "node/attendance.h"
 #include "node/node_share.h"
 #include "node/place.h"
+#include "support/in_child.h"
 #include "support/temporary_directory.h"
 
 namespace pinion::node {
@@ -388,6 +390,24 @@ TEST_F(NodeTableTest, ThatCannotBeMadeIsAnError) {
   NodeTable table;
   EXPECT_EQ(table.join(directory.path() + "/missing", kJob, kLimit, self()).code, ENOENT);
   EXPECT_FALSE(table.inside());
+}
+
+// The kernel would end the process by SIGXFSZ.
+TEST_F(NodeTableTest, UnderAFileSizeLimitItCanBeJoinedAndNotMade) {
+  test::in_child([&] {
+    const rlimit limit{1024, RLIM_INFINITY};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+    NodeTable table;
+    EXPECT_EQ(join(table, self()).code, EFBIG);
+  });
+  NodeTable first;
+  ASSERT_FALSE(join(first, self()));
+  test::in_child([&] {
+    const rlimit limit{1024, RLIM_INFINITY};
+    ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &limit), 0);
+    NodeTable table;
+    EXPECT_FALSE(join(table, self()));
+  });
 }
 
 // Many processes take and give back under the eyes of each other; some are killed in the midst of it.

@@ -12,6 +12,7 @@
 #include <cstring>
 #include <fstream>
 
+#include "base/plain_file.h"
 #include "base/process.h"
 #include "base/process_stat.h"
 #include "transfer/bootstrap/launcher_exchange.h"
@@ -179,12 +180,8 @@ Error Directory::publish(const Card& card) {
   const int file =
       ::openat(directory_.get(), fresh.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
   if (file < 0) return failed("cannot write", path_ + "/" + fresh);
-  const ssize_t written = ::write(file, bytes.data(), bytes.size());
   Error error;
-  if (written != static_cast<ssize_t>(bytes.size())) {
-    if (written >= 0) errno = ENOSPC;
-    error = failed("cannot write", path_ + "/" + fresh);
-  }
+  if (!write_whole(file, bytes)) error = failed("cannot write", path_ + "/" + fresh);
   ::close(file);
   if (!error && ::renameat(directory_.get(), fresh.c_str(), directory_.get(), name.c_str()) != 0)
     error = failed("cannot name", path_ + "/" + name);
