@@ -1,4 +1,4 @@
-"""scripts/live-study judges each rank's losses by that rank's own waits."""
+"""scripts/live-study judges each rank's losses by that rank's own waits, and predictions by the intervals' own strays."""
 import importlib.machinery
 import importlib.util
 import pathlib
@@ -38,6 +38,24 @@ class Losses(unittest.TestCase):
         self.assertAlmostEqual(second, 0.060)
         self.assertEqual((first_preempted, second_preempted), (0, 0.065))
         self.assertEqual(study.within_budget(of_run, pinned), [False, True])
+
+
+class Steadiness(unittest.TestCase):
+    def of(self, *begins):
+        """Of one buffer, used at two sites in turn."""
+        return study.steady_of({"traceEvents": [
+            {"ph": "b", "cat": "lease", "pid": 1, "ts": at, "args": {"address": "0x1000", "site": f"line {n % 2}"}}
+            for n, at in enumerate(begins)]})
+
+    def test_intervals_are_compared_with_those_of_their_place(self):
+        self.assertEqual(self.of(0, 100, 400, 500, 800, 900, 1200), [1, 1])
+
+    def test_strays_count_by_their_size(self):
+        # After the first event, from site 0 with none before it, an interval of its own. Then 300, 303, 400 and 100, 100.
+        self.assertEqual(self.of(0, 100, 400, 500, 803, 903, 1303), [3 / 5, 4 / 5])
+
+    def test_one_interval_of_a_place_judges_nothing(self):
+        self.assertEqual(self.of(0, 100), [0, 0])
 
 
 if __name__ == "__main__":
