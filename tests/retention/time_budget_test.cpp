@@ -128,6 +128,22 @@ TEST(TimeBudget, ALateUseOfALargeBufferIsDearerThanItsTime) {
   EXPECT_NEAR(dearer(16384), 5, 0.5);
 }
 
+// Where all cores are busy, the work of letting go and of the way back counts. What has ended has no way back.
+TEST(TimeBudget, ARegionThatNoUseIsExpectedOfCostsItsDeregistrationAlone) {
+  const CostEstimates costs;
+  BufferTable buffers;
+  TimeBudget budget({.share = 0, .least = 10 * ms, .delay = 2}, kSecond);
+  const Ledger ledger(&budget, costs, buffers);
+  const Duration goes = costs.deregistration.expected(16384), comes = costs.registration.expected(16384);
+  ASSERT_LT(2 * goes, 9 * ms);
+  ASSERT_GT(2 * (goes + comes), 10 * ms);
+  EXPECT_TRUE(ledger.affords(16384, 16384, {}, kSecond));
+  const Estimate expected{.time = 100 * kSecond, .early = 100 * kSecond};
+  EXPECT_FALSE(ledger.affords(16384, 16384, expected, kSecond));
+  budget.waited(9 * ms);
+  EXPECT_FALSE(ledger.affords(16384, 16384, {}, kSecond));
+}
+
 // The price without a bound equals that of an untouched bound.
 TEST(TimeBudget, ALargerBudgetNeverHasAHigherPrice) {
   const auto price = [](double share, Duration least, Duration lost) {
