@@ -18,6 +18,8 @@ Duration HelperFigures::work() const {
 
 void HelperFigures::account(Time now) { desk_.used(work(), now); }
 
+void HelperFigures::account_as_leave_pinned() { desk_.time_budget().leave_pinned_used(work()); }
+
 void HelperFigures::note_acts() {
   if (acts_ != Acts::measured) return;
   const DomainSlot* registers = nullptr;
@@ -95,7 +97,7 @@ void HelperFigures::update(Time now) {
 
 void HelperFigures::finish() {
   // Leave-pinned's helper deregisters as much or more.
-  desk_.time_budget().leave_pinned_used(work());
+  account_as_leave_pinned();
   const runlog::Counters all = tell();
   log_.finish(all, clock_.now(), pinned_.finish());
 }

@@ -128,7 +128,8 @@ TEST(TimeBudget, ALateUseOfALargeBufferIsDearerThanItsTime) {
   EXPECT_NEAR(dearer(16384), 5, 0.5);
 }
 
-// Where all cores are busy, the work of letting go and of the way back counts. What has ended has no way back.
+// Where all cores are busy, the work of letting go and of the way back counts. What has ended has no way
+// back.
 TEST(TimeBudget, ARegionThatNoUseIsExpectedOfCostsItsDeregistrationAlone) {
   const CostEstimates costs;
   BufferTable buffers;
