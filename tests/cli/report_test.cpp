@@ -12,6 +12,7 @@
 #include <sstream>
 
 #include "base/call_kind.h"
+#include "placement/arena_figures.h"
 #include "support/cli_fixture.h"
 
 namespace pinion {
@@ -623,6 +624,24 @@ TEST_F(Verdicts, OnARunThatWasHelped) {
   MadeRun made;
   made.held = 4 * kMillisecond;
   expect_verdict(made, "helped");
+}
+
+TEST_F(Verdicts, OnAnArenaThatIsRegisteredInVain) {
+  write_run(MadeRun{}, 0, 1);
+  ArenaFigures arena;
+  arena.processes = arena.segments = arena.registrations = arena.requests = arena.served = 1;
+  arena.segment_bytes = 64 << 20;
+  const auto advises = [&](std::uint64_t ahead, std::uint64_t served_bytes) {
+    arena.ahead = ahead;
+    arena.served_bytes = served_bytes;
+    write_arena_figures((root() / "logs").c_str(), arena);
+    const std::string shown = std::regex_replace(pinion({"report", "logs"}).out, std::regex("\\s+"), " ");
+    EXPECT_NE(shown.find("The arena served 1 of "), std::string::npos) << shown;
+    return shown.find("`--tune preregister-ahead=no`") != std::string::npos;
+  };
+  EXPECT_TRUE(advises(1, 8 << 20));
+  EXPECT_FALSE(advises(1, 64 << 20));
+  EXPECT_FALSE(advises(0, 8 << 20));
 }
 
 TEST_F(Verdicts, OnARunThatWasOnlyMeasured) {
