@@ -183,7 +183,7 @@ void copy_rights_unseen(Range from, Range copy) {
     const Address begin = std::max(mapping.range.begin, from.begin),
                   end = std::min(mapping.range.end, from.end);
     const Address to = copy.begin + (begin - from.begin);
-    protect_unseen({to, to + (end - begin)}, mapping.protection);
+    protect_unseen({to, end == from.end ? copy.end : to + (end - begin)}, mapping.protection);
   });
 }
 

@@ -51,7 +51,8 @@ void unlock_unseen(Range range);
 /// Copies memory of the program, also what it may not read just now. Pages that the kernel refuses are left
 /// out.
 void copy_unseen(Range from, Address to);
-/// Takes the rights from the copy's pages that the program lacks in those of `from`.
+/// Takes the rights from the copy's pages that the program lacks in those of `from`. A longer copy has those
+/// of the last page to its end.
 void copy_rights_unseen(Range from, Range copy);
 /// Puts the mappings in `from` in the place of `to`, of the same size, which is unmapped.
 bool move_pieces_unseen(Range from, Range to);

@@ -89,6 +89,12 @@ refused(libc.mremap(own + 1, MIB, MIB, 3, whole), errno.EINVAL)
 assert libc.madvise(ctypes.c_size_t(whole), ctypes.c_size_t(MIB), 4) == 0
 assert ctypes.string_at(whole, 4 * MIB) == b"\0" * MIB + b"\7" * (3 * MIB)
 assert libc.munmap(whole, 4 * MIB) == 0
+# What grows has the rights that it had.
+grows = mapping(2 * MIB)
+assert libc.mprotect(ctypes.c_size_t(grows), ctypes.c_size_t(2 * MIB), 1) == 0
+grows = libc.mremap(grows, 2 * MIB, 4 * MIB, 1, 0)
+assert [has(grows + at).split()[1][:3] for at in (0, 2 * MIB, 4 * MIB - 1)] == ["r--"] * 3
+assert libc.munmap(grows, 4 * MIB) == 0
 
 # This moves memory from outside, by mremap.
 moved = libc.mmap(0, MIB, RW, SHARED, file.fileno(), 0)

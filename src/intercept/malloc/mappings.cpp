@@ -174,7 +174,7 @@ void* move_mapping(Range old, std::size_t new_bytes, int flags, void* wanted) {
   void* made = fixed ? g_mmap.get()(nullptr, new_bytes, kReadWrite, kPlain, -1, 0)
                      : ::mmap(nullptr, new_bytes, kReadWrite, kPlain, -1, 0);
   if (made == MAP_FAILED) return MAP_FAILED;
-  const Range copy = Range::of(made, kept.bytes());
+  const Range copy = Range::of(made, new_bytes);
   pinion::copy_unseen(kept, copy.begin);
   pinion::copy_rights_unseen(kept, copy);
   if (fixed) {
