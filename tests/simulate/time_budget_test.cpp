@@ -1,7 +1,7 @@
 // The one bound on the time that a run loses to retention: over patterns, noises and numbers of cores, and
 // over random programs that are made to lose time. Spending exceeds it by the work under way at most: one
 // registration of the largest region, and a look of the helper. PINION_TEST_SCALE multiplies the random
-// programs.
+// programs, of which sanitizers run a fifth.
 #include "retention/time_budget.h"
 
 #include <gtest/gtest.h>
@@ -15,6 +15,7 @@
 #include "simulate/pattern.h"
 #include "simulate/random.h"
 #include "simulate/simulation.h"
+#include "support/sanitizers.h"
 
 namespace pinion::simulate {
 namespace {
@@ -179,7 +180,7 @@ Trial limited_trial_of(std::uint64_t seed) {
 }
 
 std::uint64_t programs() {
-  constexpr std::uint64_t kPrograms = 300;
+  constexpr std::uint64_t kPrograms = kSanitized ? 60 : 300;
   const char* const scale = std::getenv("PINION_TEST_SCALE");
   return kPrograms * std::max<std::uint64_t>(scale ? std::strtoull(scale, nullptr, 10) : 1, 1);
 }
