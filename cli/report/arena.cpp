@@ -39,7 +39,7 @@ Verdict arena_verdict(const runlog::Report& r, const ArenaFigures& f) {
                   plural_text(r.acquires.total, "transfer", "transfers"))};
   if (f.ahead != 0 && f.served_bytes < f.segment_bytes)
     verdict.sentences.push_back(
-        fmt::format("The arena's moved {} in all, less than is registered: `--tune preregister-ahead=no` "
+        fmt::format("The arena's transfers moved {}, less than is registered: `--tune preregister-ahead=no` "
                     "registers segments at their first request.",
                     bytes_text(static_cast<double>(f.served_bytes))));
   return verdict;

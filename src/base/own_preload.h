@@ -1,4 +1,4 @@
-// Which words of LD_PRELOAD are Pinion's own. Pure; any thread.
+// Tells Pinion's own words in LD_PRELOAD from others. Pure; any thread.
 #pragma once
 
 #include <string_view>

@@ -18,8 +18,6 @@ Duration HelperFigures::work() const {
 
 void HelperFigures::account(Time now) { desk_.used(work(), now); }
 
-void HelperFigures::account_as_leave_pinned() { desk_.time_budget().leave_pinned_used(work()); }
-
 void HelperFigures::note_acts() {
   if (acts_ != Acts::measured) return;
   const DomainSlot* registers = nullptr;
@@ -97,7 +95,7 @@ void HelperFigures::update(Time now) {
 
 void HelperFigures::finish() {
   // Leave-pinned's helper deregisters as much or more.
-  account_as_leave_pinned();
+  desk_.time_budget().leave_pinned_used(work());
   const runlog::Counters all = tell();
   log_.finish(all, clock_.now(), pinned_.finish());
 }

@@ -37,8 +37,6 @@ class HelperFigures {
   }
   /// Charges the helper's work so far to its share.
   void account(Time now);
-  /// Leave-pinned's helper would have done all that is not charged yet.
-  void account_as_leave_pinned();
   /// Logs a change of the process's acts (measured, pinned, verbs).
   void note_acts();
   void sample_growth(Time now) { pinned_.sample_growth(now, domains_.registered_bytes()); }

@@ -25,7 +25,7 @@ inline void* definition_behind_preload(const char* name) {
   return first_definition(Where::behind_preload, name);
 }
 /// A function that is found at its first call, by `find`. Threads may find it at the same time: they find the
-/// same. No static variable of a function: a thread that waits for its guard may hold the dynamic linker's
+/// same. Objects are global: a thread that waits for the guard of a local one may hold the dynamic linker's
 /// lock, which finding needs.
 template <class Function, void* (*find)(const char*)>
 class FoundFunction {

@@ -20,7 +20,7 @@ class ProgramChanges {
   void note_deprived(Range range) { arena_.marks.set(Mark::deprived, range); }
   /// Other pages are about to take the place of this memory.
   void note_replaced(Range range);
-  /// They have not: the kernel has refused them, and no others lay there before.
+  /// The kernel has refused those pages: the memory has its own, as before.
   void note_kept(Range range);
   bool is_whole(Range range) const { return arena_.marks.is_whole(range); }
   bool is_replaced(Range range) const { return arena_.marks.any(Mark::replaced, range); }

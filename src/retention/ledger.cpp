@@ -46,7 +46,7 @@ bool Ledger::worth_registering(const Buffer& buffer, const Estimate& next) const
 bool Ledger::affords(std::size_t pages, std::size_t entries, const Estimate& next, Time now) const {
   if (!budget_ || !budget_->binds_helper()) return true;
   const Duration goes = costs_.deregistration.expected(entries);
-  // No use is expected that would bring it back.
+  // Such a region stays away.
   if (next.time == kNever) return budget_->affords(goes, kNever);
   return budget_->affords(goes + costs_.registration.expected(entries), freed(pages, gone_until(next) - now));
 }

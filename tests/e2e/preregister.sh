@@ -74,7 +74,7 @@ assert libc.mremap(own, MIB, MIB // 2, 1, 0) == own
 assert is_kept() and is_file(own) and not is_file(own + MIB // 2)
 refused(libc.mremap(own + MIB, MIB, MIB, 2, own + 2 * MIB), errno.EINVAL)
 refused(libc.mmap(0, 4 * MIB, RW, PLAIN, -1, 1), errno.EINVAL)
-# Beyond the address space: the call is refused, and the mapping stays.
+# The kernel refuses lengths beyond the address space. The mapping stays.
 whole = mapping(4 * MIB)
 ctypes.memset(whole, 7, 4 * MIB)
 for length in 1 << 47, 1 << 60:
@@ -82,14 +82,14 @@ for length in 1 << 47, 1 << 60:
 for flags in 0, 1:
     refused(libc.mremap(whole, MIB, 2**64 - 4 * MIB, flags, 0), errno.EINVAL)
 assert ctypes.string_at(whole, 4 * MIB) == b"\7" * (4 * MIB)
-# What the kernel refuses to map replaces nothing: advice reaches the mapping's pages.
+# A refused MAP_FIXED leaves the mapping alone, so advice reaches its pages.
 refused(libc.mmap(whole, 1 << 60, RW, PLAIN | FIXED, -1, 0), errno.ENOMEM)
 refused(libc.mmap(whole, MIB, RW, SHARED | FIXED, -1, 0), errno.EBADF)
 refused(libc.mremap(own + 1, MIB, MIB, 3, whole), errno.EINVAL)
 assert libc.madvise(ctypes.c_size_t(whole), ctypes.c_size_t(MIB), 4) == 0
 assert ctypes.string_at(whole, 4 * MIB) == b"\0" * MIB + b"\7" * (3 * MIB)
 assert libc.munmap(whole, 4 * MIB) == 0
-# What grows has the rights that it had.
+# A mapping that grows keeps its rights.
 grows = mapping(2 * MIB)
 assert libc.mprotect(ctypes.c_size_t(grows), ctypes.c_size_t(2 * MIB), 1) == 0
 grows = libc.mremap(grows, 2 * MIB, 4 * MIB, 1, 0)

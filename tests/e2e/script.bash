@@ -2,8 +2,8 @@
 set -uo pipefail
 build=$1
 unset PINION PINION_CONFIG LD_PRELOAD
-# Where OpenCL is installed, hwloc's plugin brings a compiler into each MPI process. Short programs end before its code is
-# read, and until then no registration is kept.
+# Where OpenCL is installed, hwloc's plugin brings a compiler into each MPI process. Registrations are kept once its code is
+# read, and short programs end before.
 export HWLOC_COMPONENTS=-opencl,-gl
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

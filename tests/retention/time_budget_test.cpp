@@ -128,8 +128,8 @@ TEST(TimeBudget, ALateUseOfALargeBufferIsDearerThanItsTime) {
   EXPECT_NEAR(dearer(16384), 5, 0.5);
 }
 
-// Where all cores are busy, the work of letting go and of the way back counts. What has ended has no way
-// back.
+// With all cores busy, the helper's work counts: a deregistration, and the registration for the next use. A
+// buffer without a next use has the first alone.
 TEST(TimeBudget, ARegionThatNoUseIsExpectedOfCostsItsDeregistrationAlone) {
   const CostEstimates costs;
   BufferTable buffers;

@@ -74,38 +74,26 @@ Range arena_part(Range range) {
   return {std::max(arena.begin, range.begin), std::min(arena.end, range.end)};
 }
 
-/// A mapping of the program's that replaces others, from before the call that makes it. It may meet those of
-/// the arena.
-class Replacing {
- public:
-  Replacing(const void* address, std::size_t bytes)
-      : met_(arena_part(Range::of(address, bytes).to_pages())),
-        is_first_(!met_.empty() && !changes().is_replaced(met_)) {
-    if (met_.empty()) return;
-    if (pinion::process_heap().is_open())
-      may_be_ = pinion::process_heap().lay_over(met_);
-    else
-      changes().note_replaced(met_);
-  }
-
-  /// False: memory there stays with another thread.
-  bool may_be() const { return may_be_; }
-  /// Returns the result of the call. One that failed has left the memory as it was, or has unmapped it.
-  void* ended(void* result) const {
-    if (result != MAP_FAILED || !is_first_) return result;
-    const long hole = pinion::raw_system_call(
-        SYS_msync, pinion::arguments_of(met_.begin, met_.bytes(), MS_ASYNC));  // only looks for one
-    if (hole == 0) changes().note_kept(met_);
-    return result;
-  }
-
- private:
-  static pinion::ProgramChanges& changes() { return pinion::process_arena().changes(); }
-
-  const Range met_;
-  const bool is_first_;  ///< none lay there
-  bool may_be_ = true;
-};
+/// Returns the result of `call`, which makes a mapping of the program's that replaces others. These may be
+/// the arena's.
+template <class Call>
+void* replace(const void* address, std::size_t bytes, Call call) {
+  const Range met = arena_part(Range::of(address, bytes).to_pages());
+  if (met.empty()) return call();
+  pinion::ProgramChanges& changes = pinion::process_arena().changes();
+  const bool is_first = !changes.is_replaced(met);
+  if (!pinion::process_heap().is_open())
+    changes.note_replaced(met);
+  else if (!pinion::process_heap().lay_over(met))
+    return no_memory();  // memory there stays with another thread
+  void* const mapped = call();
+  if (mapped != MAP_FAILED || !is_first) return mapped;
+  // The failed call has left the memory as it was, or has unmapped it. This only looks for a hole.
+  const long hole =
+      pinion::raw_system_call(SYS_msync, pinion::arguments_of(met.begin, met.bytes(), MS_ASYNC));
+  if (hole == 0) changes.note_kept(met);
+  return mapped;
+}
 
 /// MAP_FIXED_NOREPLACE: addresses of the arena are free where the program has nothing.
 bool arena_gives_way(const void* address, std::size_t bytes, int flags) {
@@ -123,15 +111,10 @@ void* map(void* address, std::size_t bytes, int protection, int flags, int file,
       [[unlikely]]
     if (void* const memory = pinion::process_heap().map(bytes)) return memory;
   const bool replaces = (flags & MAP_FIXED) != 0 && (flags & MAP_FIXED_NOREPLACE) != MAP_FIXED_NOREPLACE;
-  if (replaces) {
-    const Replacing replacing(address, bytes);
-    if (!replacing.may_be()) return no_memory();
-    return replacing.ended(g_mmap.get()(address, bytes, protection, flags, file, offset));
-  }
-  if (!arena_gives_way(address, bytes, flags))
-    return g_mmap.get()(address, bytes, protection, flags, file, offset);
-  void* const mapped =
-      g_mmap.get()(address, bytes, protection, (flags & ~MAP_FIXED_NOREPLACE) | MAP_FIXED, file, offset);
+  const auto by_libc = [&](int with) { return g_mmap.get()(address, bytes, protection, with, file, offset); };
+  if (replaces) return replace(address, bytes, [&] { return by_libc(flags); });
+  if (!arena_gives_way(address, bytes, flags)) return by_libc(flags);
+  void* const mapped = by_libc((flags & ~MAP_FIXED_NOREPLACE) | MAP_FIXED);
   if (mapped == MAP_FAILED) {
     const int error = errno;
     pinion::process_heap().unmap(whole_pages(address, bytes));
@@ -178,10 +161,8 @@ void* move_mapping(Range old, std::size_t new_bytes, int flags, void* wanted) {
   pinion::copy_unseen(kept, copy.begin);
   pinion::copy_rights_unseen(kept, copy);
   if (fixed) {
-    const Replacing replacing(wanted, new_bytes);
-    void* const moved = replacing.may_be()
-                            ? replacing.ended(g_mremap.get()(made, new_bytes, new_bytes, flags, wanted))
-                            : no_memory();
+    void* const moved =
+        replace(wanted, new_bytes, [&] { return g_mremap.get()(made, new_bytes, new_bytes, flags, wanted); });
     if (moved == MAP_FAILED) {
       const int error = errno;
       g_munmap.get()(made, new_bytes);
@@ -463,10 +444,8 @@ PINION_EXPORT void* mremap(void* address, std::size_t old_bytes, std::size_t new
   if (!old.empty() && pinion::process_arena().range().contains(old) &&
       (flags & ~(MREMAP_MAYMOVE | MREMAP_FIXED)) == 0 && pinion::process_heap().has_mapping(old)) [[unlikely]]
     return move_mapping(old, pinion::page_ceil(new_bytes), flags, wanted);
-  if ((flags & MREMAP_FIXED) == 0) return g_mremap.get()(address, old_bytes, new_bytes, flags, wanted);
-  const Replacing replacing(wanted, new_bytes);
-  if (!replacing.may_be()) return no_memory();
-  return replacing.ended(g_mremap.get()(address, old_bytes, new_bytes, flags, wanted));
+  const auto by_libc = [&] { return g_mremap.get()(address, old_bytes, new_bytes, flags, wanted); };
+  return (flags & MREMAP_FIXED) != 0 ? replace(wanted, new_bytes, by_libc) : by_libc();
 }
 
 }  // extern "C"
