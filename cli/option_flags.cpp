@@ -52,8 +52,7 @@ void OptionFlags::add_to(CLI::App& command, std::initializer_list<std::string_vi
         command.add_option_function<std::string>(std::string("--") + spec.name, keep, description(spec))
             ->type_name(type_name(spec))
             ->group(kTableGroup);
-    // A switch that is off by default takes its name alone, too.
-    if (spec.default_value == "no") flag->expected(0, 1)->default_str("yes");
+    if (spec.alone != nullptr) flag->expected(0, 1)->default_str(spec.alone);
   }
   const auto tune = [this](const std::string& settings) {
     const auto keep = [this](std::string_view name, std::string_view value) -> Error {

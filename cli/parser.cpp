@@ -152,9 +152,13 @@ std::vector<std::string> with_values_apart(const std::vector<std::string>& argum
 /// Returns how many words behind the option's name are its value.
 std::size_t words_of_value(const CLI::Option& option, const std::string& next) {
   if (option.get_type_size() == 0) return 0;
-  // A switch takes its name alone, too.
-  const bool is_switch = option.get_items_expected_min() == 0;
-  return !is_switch || next == "yes" || next == "no" ? 1 : 0;
+  // The name may stand alone.
+  if (option.get_items_expected_min() != 0) return 1;
+  const std::vector<OptionSpec> specs = option_specs();
+  return std::any_of(specs.begin(), specs.end(), [&](const OptionSpec& spec) {
+    return option.check_lname(spec.name) &&
+           std::find(spec.choices.begin(), spec.choices.end(), next) != spec.choices.end();
+  });
 }
 
 /// Returns the place of `--`, or of the program's name; the end where there is neither.

@@ -1,8 +1,13 @@
 #include "cli/system_files.h"
 
+#include <sys/auxv.h>
+
 #include <algorithm>
 #include <fstream>
 #include <iterator>
+#include <system_error>
+
+#include "cli/command.h"
 
 namespace pinion::cli {
 
@@ -42,7 +47,15 @@ std::vector<std::string> names_in(const std::string& directory) {
 
 namespace {
 
-std::filesystem::path this_executable() { return std::filesystem::read_symlink("/proc/self/exe"); }
+std::filesystem::path this_executable() {
+  std::error_code failed;
+  std::filesystem::path file = std::filesystem::read_symlink("/proc/self/exe", failed);
+  if (!failed) return file;
+  // The kernel's copy of the name by which it was started, relative to the directory of that time.
+  file = std::filesystem::canonical(reinterpret_cast<const char*>(::getauxval(AT_EXECFN)), failed);
+  if (failed) throw Failure("/proc is missing here, by which `pinion` finds its own files");
+  return file;
+}
 
 }  // namespace
 

@@ -19,6 +19,8 @@ loader = importlib.machinery.SourceFileLoader("paper", str(SCRIPT))
 paper = importlib.util.module_from_spec(importlib.util.spec_from_loader("paper", loader))
 loader.exec_module(paper)
 PAGE, MIB = 4096, 1 << 20
+# Simulations of half a minute: in longer tests.
+long = unittest.skipUnless(float(os.environ.get("PINION_TEST_SCALE", 1)) > 1, "takes long: ./test --full")
 
 
 def run(*arguments):
@@ -108,12 +110,14 @@ class Figures(unittest.TestCase):
         self.assertGreater(overhead["recording a transfer"], 0)
         self.assertEqual(self.papers()["17K, two ranks, openmpi: observe over none"], 14.02)
 
+    @long
     def test_firehose(self):
         sets = self.rows("firehose", "--figure", "1")
         self.assertEqual(sets["100 MiB: static, a hit"], 14)
         self.assertGreater(sets["800 MiB: static, a put"], sets["800 MiB: lending, a put"])
         self.assertEqual(self.papers()["800 MiB: rendezvous, a put"], 34)
 
+    @long
     def test_preregistration(self):
         requests = self.rows("preregistration", "--figure", "3")
         self.assertLess(requests["arena: pinion, ns"], requests["on-demand: pinion, ns"])

@@ -49,12 +49,11 @@ void measure_registration(Bench& bench) {
                    {"pinion", [&] { return registration_us(*made.device, Range::of(block, bytes)); }}});
     ::munmap(base, bytes);
   }
-  const ChunkHeap::Figures figures = heap->figures();
-  bench.note(fmt::format(
-      "registration: touched memory, device pin; the heap's blocks: {} MiB of the reserved pool, {} MiB in "
-      "transparent hugepages, of {} MiB in use",
-      figures.mapped_bytes[static_cast<std::size_t>(Backing::pool)] >> 20, heap->transparent_bytes() >> 20,
-      heap->used_bytes() >> 20));
+  bench.note(
+      fmt::format("registration: touched memory, device pin; the heap's blocks: {} MiB in transparent "
+                  "hugepages, of {} MiB "
+                  "in use",
+                  heap->transparent_bytes() >> 20, heap->used_bytes() >> 20));
 }
 
 void run(Bench& bench) {

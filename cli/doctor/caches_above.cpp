@@ -6,8 +6,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cstdint>
 #include <cstdlib>
+#include <iterator>
 #include <optional>
 
 #include "cli/run/front_reach.h"
@@ -21,6 +23,10 @@ constexpr const char* kUcxEnable = "UCX_RCACHE_ENABLE";
 constexpr const char* kLibfabricCount = "FI_MR_CACHE_MAX_COUNT";
 constexpr const char* kUcxSize = "UCX_RCACHE_MAX_SIZE";
 constexpr const char* kLibfabricSize = "FI_MR_CACHE_MAX_SIZE";
+const std::pair<std::string, std::string> kUcxPrices[] = {{"UCX_IB_MEM_REG_OVERHEAD", "0.05us"},
+                                                          {"UCX_IB_MEM_REG_GROWTH", "0ns"}};
+/// UCX's own default before 1.16.
+constexpr std::uint64_t kMostUnreleased = std::uint64_t{512} << 20;
 
 struct Version {
   unsigned major = 0, minor = 0;
@@ -61,14 +67,18 @@ void find_ucx(std::vector<CacheAbove>& caches) {
   if (!found) return;
   CacheAbove ucx{fmt::format("UCX {}.{}", found->major, found->minor),
                  {{kUcxEnable, "n"}},
+                 {std::begin(kUcxPrices), std::end(kUcxPrices)},
                  {kUcxSize},
                  {"UCX_RCACHE_MAX_REGIONS"},
+                 "",
                  true};
   // Before 1.16 its InfiniBand part had a cache of its own.
   if (found->major == 1 && found->minor < 16) {
     ucx.off.emplace_back("UCX_IB_REG_METHODS", "direct");
     ucx.most_bytes.emplace_back("UCX_IB_RCACHE_MAX_SIZE");
     ucx.most_regions.emplace_back("UCX_IB_RCACHE_MAX_REGIONS");
+  } else {
+    ucx.most_unreleased = "UCX_RCACHE_MAX_UNRELEASED";
   }
   // Programs may have their modules elsewhere.
   std::vector<std::string> parts{"libuct.so.0//ucx/libuct_ib*.so.0"};
@@ -86,10 +96,16 @@ void find_libfabric(std::vector<CacheAbove>& caches) {
   if (!found) return;
   CacheAbove libfabric{fmt::format("libfabric {}.{}", found->major, found->minor),
                        {{kLibfabricCount, "0"}},
+                       {},
                        {kLibfabricSize},
-                       {kLibfabricCount}};
-  libfabric.is_met =
-      front_reach({"libfabric.so.1", "libfabric.so.1//libfabric/libverbs-fi.so"}) == FrontReach::reached;
+                       {kLibfabricCount},
+                       {}};
+  std::vector<std::string> parts{"libfabric.so.1"};  // the provider is inside, or a plug-in
+  for (const char* const plugin : kVerbsPlugins)
+    parts.push_back(std::string("libfabric.so.1") + kBeside + plugin);
+  if (const char* const providers = std::getenv("FI_PROVIDER_PATH"))
+    parts.push_back(std::string(providers) + "/libverbs-fi.so");
+  libfabric.is_met = front_reach(parts) == FrontReach::reached;
   caches.push_back(std::move(libfabric));
 }
 
@@ -99,7 +115,7 @@ std::vector<CacheAbove> find_caches() {
   find_libfabric(caches);
   // Its variable, which other libraries ignore: only its launcher could find out which Open MPI there is.
   // It registers by way of the libraries above.
-  CacheAbove open_mpi{"Open MPI", {{"OMPI_MCA_mpi_leave_pinned", "0"}}, {}, {}};
+  CacheAbove open_mpi{"Open MPI", {{"OMPI_MCA_mpi_leave_pinned", "0"}}, {}, {}, {}, {}};
   for (const CacheAbove& cache : caches) open_mpi.is_met |= cache.is_met;
   caches.push_back(std::move(open_mpi));
   return caches;
@@ -120,7 +136,27 @@ std::string limit_caches_command(std::uint64_t bytes) {
   return fmt::format("export {}={} {}={}", kUcxSize, size, kLibfabricSize, bytes);
 }
 
-std::string caches_off_command() { return fmt::format("export {}=n {}=0", kUcxEnable, kLibfabricCount); }
+std::vector<std::pair<std::string, std::string>> settings_of(const CacheAbove& cache) {
+  std::vector<std::pair<std::string, std::string>> settings = cache.off;
+  const bool is_kept = std::any_of(cache.off.begin(), cache.off.end(), [](const auto& setting) {
+    const char* const users = std::getenv(setting.first.c_str());
+    return users != nullptr && users != setting.second;
+  });
+  if (!is_kept) settings.insert(settings.end(), cache.prices.begin(), cache.prices.end());
+  return settings;
+}
+
+std::string caches_off_command() {
+  std::string prices;
+  for (const auto& [name, value] : kUcxPrices) prices += fmt::format(" {}={}", name, value);
+  return fmt::format("export {}=n{} {}=0", kUcxEnable, prices, kLibfabricCount);
+}
+
+std::string bound_of_freed(const CacheAbove& cache) {
+  const std::string& name = cache.most_unreleased;
+  if (name.empty() || std::getenv(name.c_str())) return {};
+  return fmt::format("{}={}", name, kMostUnreleased);
+}
 
 std::map<std::string, std::uint64_t> limits_of_kept_caches(const CacheAbove& cache, const Options& options) {
   std::map<std::string, std::uint64_t> limits;
@@ -138,11 +174,13 @@ std::string caches_to_switch_off(const Options& options) {
   std::vector<std::string> settings;
   for (const CacheAbove& cache : caches_above()) {
     if (!cache.is_met) continue;
-    for (const auto& [name, value] : cache.off)
+    for (const auto& [name, value] : settings_of(cache))
       if (!std::getenv(name.c_str()))
         settings.push_back(fmt::format("{}{}={}", cache.off_in_mpi_only ? kInMpi : "", name, value));
     for (const auto& [name, limit] : limits_of_kept_caches(cache, options))
       settings.push_back(fmt::format("{}={}", name, limit));
+    if (const std::string bound = bound_of_freed(cache); !bound.empty())
+      settings.push_back(std::string(kKept) + bound);
   }
   return fmt::format("{}", fmt::join(settings, " "));
 }

@@ -233,6 +233,13 @@ Check check_own_calls(const std::vector<std::string>& programs) {
 Check check_libfabric() {
   const LibfabricFinding libfabric = feed_libfabric();
   if (libfabric.version.empty()) return {"libfabric", "not installed", {}};
+  if (!libfabric.error && !libfabric.plugin.empty())
+    return {"libfabric",
+            fmt::format(
+                "{}: it takes Pinion's memory events, but its provider {} is a plug-in with a registration "
+                "cache of its own, which never starts them: that cache watches memory by itself",
+                libfabric.version, libfabric.plugin),
+            {}};
   if (!libfabric.error)
     return {"libfabric",
             fmt::format("{}: under `pinion run` its own registration cache has Pinion's memory events; Open "

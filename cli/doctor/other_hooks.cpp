@@ -2,9 +2,13 @@
 
 #include <dlfcn.h>
 #include <fmt/format.h>
+#include <glob.h>
+#include <link.h>
 
 #include <cstring>
+#include <string_view>
 
+#include "cli/doctor/caches_above.h"
 #include "engine/feed_libfabric.h"
 #include "monitor/code_patch.h"
 
@@ -44,6 +48,14 @@ LibfabricFinding feed_libfabric() {
   const auto version = reinterpret_cast<std::uint32_t (*)()>(::dlsym(library, "fi_version"))();
   finding.version = fmt::format("{}.{}", version >> 16, version & 0xffff);
   finding.error = pinion::feed_libfabric(nullptr);
+  link_map* map = nullptr;
+  if (::dlinfo(library, RTLD_DI_LINKMAP, &map) != 0) return finding;
+  const std::string directory(map->l_name, std::string_view(map->l_name).rfind('/') + 1);
+  for (const char* const pattern : kVerbsPlugins) {
+    glob_t found{};
+    if (::glob((directory + pattern).c_str(), 0, nullptr, &found) == 0) finding.plugin = found.gl_pathv[0];
+    ::globfree(&found);
+  }
   return finding;
 }
 

@@ -16,6 +16,8 @@ std::vector<std::string> hooks_of_others();
 struct LibfabricFinding {
   std::string version;  ///< "1.17"; empty where libfabric is missing
   Error error;          ///< why its registration cache cannot be fed with Pinion's memory events
+  /// The file of a provider with a cache of its own, which never starts an imported monitor; empty: none.
+  std::string plugin;
 };
 
 /// Tries it, in this process.

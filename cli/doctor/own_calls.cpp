@@ -17,6 +17,7 @@
 #include "cli/command.h"
 #include "cli/doctor/monitors.h"
 #include "monitor/loader.h"
+#include "monitor/mapping_reader.h"
 #include "monitor/own_calls.h"
 
 namespace pinion::cli {
@@ -106,8 +107,8 @@ std::string own_call_in(const std::string& path) {
 }  // namespace
 
 std::vector<std::string> own_calls_here() {
-  while (!look_at_loaded_code(~std::size_t{0}).complete) {
-  }
+  while (!look_at_loaded_code(~std::size_t{0}).complete)
+    if (!MappingReader().is_open()) return {"the loaded code is unknown: /proc is missing"};
   const Error found = own_calls_found();
   if (!found) return {};
   return {found.message};

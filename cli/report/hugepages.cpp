@@ -26,12 +26,10 @@ std::string hugepages_text(const PlacementFigures& f) {
   if (f.processes == 0) return {};
   const auto text = [](std::uint64_t bytes) { return bytes_text(static_cast<double>(bytes)); };
   return fmt::format(
-      "{} with the hugepage heap: at most {} in {} blocks; mapped {} of the reserved pool, {} for "
-      "transparent "
-      "hugepages, {} on base pages; at the end blocks had used {}, and {} lay in hugepages{}",
+      "{} with the hugepage heap: at most {} in {} blocks; mapped {} for transparent hugepages, {} "
+      "on base pages; at the end blocks had used {}, and {} lay in hugepages{}",
       plural_text(f.processes, "process", "processes"), text(f.peak_bytes), count_text(f.blocks),
-      text(f.pool_bytes), text(f.advised_bytes), text(f.base_bytes), text(f.used_bytes),
-      text(f.hugepage_bytes),
+      text(f.advised_bytes), text(f.base_bytes), text(f.used_bytes), text(f.hugepage_bytes),
       f.static_bytes == 0 ? ""
                           : fmt::format(", and {} of {} of static data", text(f.static_hugepage_bytes),
                                         text(f.static_bytes)));
@@ -42,7 +40,6 @@ Json to_json(const PlacementFigures& f) {
   return {{"processes", f.processes},
           {"blocks", f.blocks},
           {"peak_bytes", f.peak_bytes},
-          {"pool_bytes", f.pool_bytes},
           {"transparent_bytes", f.advised_bytes},
           {"base_bytes", f.base_bytes},
           {"used_at_end_bytes", f.used_bytes},

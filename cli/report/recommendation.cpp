@@ -5,6 +5,7 @@
 #include <algorithm>
 
 #include "cli/doctor/caches_above.h"
+#include "cli/report/report_notes.h"
 #include "cli/report/report_tables.h"
 #include "cli/text.h"
 #include "cli/typed.h"
@@ -122,10 +123,12 @@ class Recommendation {
   }
   void too_short() {
     verdict_.choice = "too short to tell";
-    say(fmt::format("{}: {}, of which {} used a buffer again. A longer run shows more.",
+    const runlog::Acquires& pinned = ways_[terms_.pinned].result->acquires;
+    // A use inside of an earlier one's memory is a hit, and no reuse: only equal ranges are predicted.
+    const std::uint64_t again = std::max(reuses(), pinned.hits + pinned.waits);
+    say(fmt::format("{}: {}, of which {} used memory of earlier ones. A longer run shows more.",
                     of_program("There was little to learn from"),
-                    plural_text(ways_[terms_.pinned].result->acquires.total, "transfer", "transfers"),
-                    count_text(reuses())));
+                    plural_text(pinned.total, "transfer", "transfers"), count_text(again)));
   }
 
   void nothing() {
@@ -314,7 +317,7 @@ Situation situation_of(const runlog::Report& r, const Strategies* strategies, co
   situation.least_gain = least_gain_of(options, options.limit ? options.limit : memory.bytes);
   situation.gain_is_of_this_machine =
       memory.is_of_this_machine && options.limit == 0 && options.minimum_gain == kAutoSize;
-  situation.memory_short = r.acquires.bounced != 0 || r.under_pressure.times != 0;
+  situation.memory_short = bounced_without_room(r) != 0 || r.under_pressure.times != 0;
   situation.has_library = has_rank(r) && r.acts != runlog::Acts::cuda;
   if (held) situation.pools = held->most_bytes;
   return situation;

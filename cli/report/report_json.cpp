@@ -34,6 +34,7 @@ Json to_json(const runlog::RankReport& r) {
           {"beyond_limits", cli::to_json(r.beyond)},
           {"released_under_pressure", cli::to_json(r.under_pressure)},
           {"held_by_peers", cli::to_json(r.holds)},
+          {"passed_on", cli::to_json(r.passed)},
           {"exposed_byte_seconds", r.keys.exposed_byte_seconds},
           {"strict_keys_seconds", r.keys.strict_seconds},
           {"helper_cpu_seconds", r.cost.helper_cpu},
@@ -199,6 +200,14 @@ Json to_json(const runlog::BeyondLimits& b) {
   return {{"bytes", b.bytes}, {"regions", b.regions}, {"seconds", b.seconds}};
 }
 
+Json to_json(const runlog::PassedOn& passed) {
+  constexpr const char* kNames[runlog::kPassedReasons] = {"keys", "device", "kind", "room"};
+  Json json;
+  for (unsigned why = 0; why < runlog::kPassedReasons; ++why)
+    json[kNames[why]] = {{"count", passed.by[why].count}, {"bytes", passed.by[why].bytes}};
+  return json;
+}
+
 Json to_json(const runlog::PressureReleases& releases) {
   return {{"bytes", releases.bytes}, {"times", releases.times}};
 }
@@ -241,6 +250,7 @@ Json to_json(const runlog::Report& r, const Json& strategies, const LibrariesPar
        held ? Json{{"bytes", held->sum_bytes}, {"regions", held->sum_regions}} : Json(nullptr)},
       {"held_by_peers", to_json(r.holds)},
       {"gpu_copies", r.copies.any() ? to_json(r.copies) : Json(nullptr)},
+      {"passed_on", to_json(r.passed)},
       {"exposed_byte_seconds", r.keys.exposed_byte_seconds},
       {"strict_keys_seconds", r.keys.strict_seconds},
       {"helper_cpu_seconds", r.cost.helper_cpu},

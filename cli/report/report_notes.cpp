@@ -156,10 +156,33 @@ std::string kept_all_text(std::uint64_t below_bytes) {
                      bytes_text(static_cast<double>(below_bytes)));
 }
 
+std::string passed_text(const runlog::PassedOn& passed) {
+  constexpr const char* kWhy[runlog::kPassedReasons] = {
+      "as their keys end with them (--remote-keys says whose are kept)",
+      "of a device or a copy of libibverbs that Pinion cannot use",
+      "of kinds that libibverbs alone makes (on demand, for windows, at other addresses)",
+      "for which a limit or the device had no room"};
+  const auto amount = [](const runlog::Passed& some) {
+    return fmt::format("{} of {}", plural_text(some.count, "registration", "registrations"),
+                       bytes_text(static_cast<double>(some.bytes)));
+  };
+  std::vector<std::string> parts;
+  for (unsigned why = 0; why < runlog::kPassedReasons; ++why)
+    if (passed.by[why].count != 0) parts.push_back(fmt::format("{} {}", amount(passed.by[why]), kWhy[why]));
+  return fmt::format("{}", fmt::join(parts, "; "));
+}
+
 std::string keys_text(const runlog::KeyUse& keys) {
   if (keys.exposed_byte_seconds <= 0 && keys.strict_seconds <= 0) return {};
   return fmt::format("{} times seconds reachable beyond the program's registrations; strict keys take {}",
                      bytes_text(keys.exposed_byte_seconds), seconds_text(keys.strict_seconds));
+}
+
+std::uint64_t bounced_without_room(const Report& r) {
+  if (!r.all_events()) return r.acquires.bounced;
+  std::uint64_t logged = 0;
+  for (const runlog::CallSite& site : r.call_sites) logged += site.bounced;
+  return std::min(logged, r.acquires.bounced);
 }
 
 std::string unseen_text(const Report& r) {
@@ -168,6 +191,17 @@ std::string unseen_text(const Report& r) {
   if (!may_act_below(recorded_options(r.options)) || r.acts == runlog::Acts::pinned || reached ||
       r.kernel_pinned_peak_bytes < kOthers)
     return {};
+  if (const std::string passed = passed_text(r.passed); !passed.empty())
+    return fmt::format(
+        "the kernel counts {} pinned or locked: registrations reached the verbs front and went on to "
+        "libibverbs: {}",
+        bytes_text(static_cast<double>(r.kernel_pinned_peak_bytes)), passed);
+  if (r.keys.strict_seconds > 0)  // a log of version 9
+    return fmt::format(
+        "the kernel counts {} pinned or locked: registrations reached the verbs front and went on to "
+        "libibverbs "
+        "(taking {}), as their keys end with them. --remote-keys says whose are kept",
+        bytes_text(static_cast<double>(r.kernel_pinned_peak_bytes)), seconds_text(r.keys.strict_seconds));
   return fmt::format(
       "the kernel counts {} pinned or locked, and no registration reached the verbs front. Where a NIC pins "
       "it, "

@@ -29,9 +29,15 @@ std::string beyond_text(const runlog::Report& report);
 std::string pressure_text(const runlog::PressureReleases& releases);
 /// Why retention helper let nothing go; empty: it did, or might have.
 std::string kept_all_text(std::uint64_t below_bytes);
+/// The registrations that went on to the program's libibverbs, by their reasons; empty where none did.
+std::string passed_text(const runlog::PassedOn& passed);
 /// Memory that peers could reach, and the cost of strict keys.
 std::string keys_text(const runlog::KeyUse& keys);
-/// Memory is pinned, and no registration reached the verbs front.
+/// Transfers that were bounced for want of room. The log keeps those; of others, whose memory no device can
+/// register, it has the count alone. All of them where events are missing.
+std::uint64_t bounced_without_room(const runlog::Report& report);
+/// Registrations reached the verbs front and went to libibverbs; or memory is pinned, and none reached the
+/// verbs front.
 std::string unseen_text(const runlog::Report& report);
 std::string kernel_count_text(const runlog::Report& report);
 

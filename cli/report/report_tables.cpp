@@ -81,6 +81,7 @@ std::vector<Figure> run_figures(const Report& r, const LibrariesPart* held) {
     line("held by peers",
          fmt::format("up to {}, {} in the mean, in {}", bytes_text(static_cast<double>(peers.peak)),
                      bytes_text(peers.mean), plural_text(peers.count, "hold", "holds")));
+  if (const std::string text = passed_text(r.passed); !text.empty()) line("passed on", text);
   if (const std::string text = keys_text(r.keys); !text.empty()) line("keys of peers", text);
   if (!r.options.empty()) line("options", r.options);
   if (!is_measured(r)) line("device", r.device);
@@ -142,7 +143,7 @@ std::vector<Figure> time_figures(const Report& r) {
   row("helper, where no core is idle", c.helper_charged,
       fmt::format("its CPU {}, and ranks that wait", seconds_text(c.helper_cpu)));
   row("less leave-pinned's registration", -c.leave_pinned);
-  row("seconds added", c.added(), percent_text(r.share_added()) + " of the run");
+  row("seconds added", c.added(), percent_text(r.share_added()) + " of the run, beyond leave-pinned's");
   if (!acts(r)) return figures;
   row("spent of the time budget", r.budget.spent(), spent_text(r.budget));
   if (r.budget.refused)

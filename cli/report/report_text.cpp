@@ -134,14 +134,20 @@ std::string acted_summary(const Report& r) {
                      plural_text(a.waits, "wait", "waits"), plural_text(a.misses, "miss", "misses"),
                      count_text(a.late), count_text(a.bounced));
   if (r.copies.any()) out += wrapped(gpu_copies_text(r.copies), kSummary);
-  out += fmt::format("{}time added: {} ({})\n", kSummary, seconds_text(std::max(0.0, r.cost.added())),
-                     percent_text(std::max(0.0, r.share_added())));
+  out += wrapped(
+      fmt::format("time added to leave-pinned's: {} ({}); registration by transfers took {}, of which "
+                  "leave-pinned takes {}",
+                  seconds_text(std::max(0.0, r.cost.added())), percent_text(std::max(0.0, r.share_added())),
+                  seconds_text(r.cost.registration()), seconds_text(r.cost.leave_pinned)),
+      kSummary);
   if (const std::string text = kept_all_text(r.kept_all_below_bytes); !text.empty())
     out += wrapped(text, kSummary);
   else if (acts(r))
     out += fmt::format("{}spent of the time budget: {}\n", kSummary, spent_text(r.budget));
   if (const std::string text = beyond_text(r); !text.empty())
     out += wrapped("the program's own registrations exceeded the limit " + text, kSummary);
+  if (const std::string text = passed_text(r.passed); !text.empty() && unseen_text(r).empty())
+    out += wrapped("passed on to libibverbs: " + text, kSummary);
   if (r.acts == runlog::Acts::pinned && has_rank(r)) out += fmt::format("pinion: {}\n", kBesideMpi);
   return out;
 }

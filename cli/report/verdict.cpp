@@ -13,6 +13,7 @@
 #include "cli/text.h"
 #include "cli/typed.h"
 #include "engine/acts.h"
+#include "registry/budget.h"
 
 namespace pinion::cli {
 
@@ -54,6 +55,7 @@ class Judge {
 
   Verdict verdict() {
     refused_by_machine();
+    unfit();
     if (is_measured(r_))
       say("Pinion only measured: no NIC registers here, and your MPI's own registrations are unchanged.");
     if (r_.copies.any()) say(gpu_copies_text(r_.copies) + ".");
@@ -129,9 +131,9 @@ class Judge {
 
   void shortages() {
     if (r_.under_pressure.times) say("Pinion " + pressure_text(r_.under_pressure) + ".");
-    if (r_.acquires.bounced && !is_refused_by_machine())
+    if (without_room_ && !is_refused_by_machine())
       say(fmt::format("The limit of {} binds: {} of {} found no room and went without registration, slower.",
-                      limit_text(r_), plural_text(r_.acquires.bounced, "transfer", "transfers"),
+                      limit_text(r_), plural_text(without_room_, "transfer", "transfers"),
                       count_text(r_.acquires.total)));
     if (r_.beyond.bytes)
       say(fmt::format("The program's own registrations exceeded the limit by {} at most, for {}.",
@@ -139,29 +141,50 @@ class Judge {
   }
 
   bool is_refused_by_machine() const {
-    return r_.acquires.bounced != 0 && options_.limit == 0 && options_.node_limit == 0 &&
+    return without_room_ != 0 && options_.limit == 0 && options_.node_limit == 0 &&
            options_.limit_regions == 0;
   }
 
-  /// Headline: a limit that the user did not set, RLIMIT_MEMLOCK in most cases, and what to ask for.
+  /// Returns the origin of the limit in force if it is one of this machine's beside RLIMIT_MEMLOCK; else
+  /// nothing.
+  std::string limit_beside_memlock() const {
+    const Limits limits = find_limits(0, 0, static_cast<int>(r_.nodes.front().ranks), 0, Pinned::uncounted);
+    return limits.bytes == r_.limit_bytes ? limits.bytes_from : "";
+  }
+
+  /// Headline: a limit that the user did not set, and what to ask for.
   void refused_by_machine() {
     if (!is_refused_by_machine()) return;
     const std::string room =
         r_.limit_bytes == 0 ? "" : " of " + bytes_text(static_cast<double>(r_.limit_bytes)) + " a process";
-    std::string text = fmt::format(
-        "This machine's limit{} on locked memory (RLIMIT_MEMLOCK, `ulimit -l`) refused {} of {}: they went "
-        "without registration, slower.",
-        room, count_text(r_.acquires.bounced), plural_text(r_.acquires.total, "transfer", "transfers"));
+    const std::string origin = limit_beside_memlock();
+    const std::string text = fmt::format(
+        "This machine's limit{} {} refused {} of {}: they went without registration, slower.", room,
+        origin.empty() ? "on locked memory (RLIMIT_MEMLOCK, `ulimit -l`)" : "(" + origin + ")",
+        count_text(without_room_), plural_text(r_.acquires.total, "transfer", "transfers"));
     const Needs needs = needs_of(r_);
-    if (needs.most == 0) return say(std::move(text));
     // The pin device's pages count for all processes of the user.
     const auto processes = static_cast<std::uint64_t>(is_trial(r_) ? r_.nodes.front().ranks : 1);
     const std::uint64_t ask = needs.most * processes + (held_ ? held_->most_bytes : 0);
+    // Less than there is would not help: others had used the limit up.
+    if (needs.most == 0 || ask <= r_.limit_bytes) return say(text);
     say(fmt::format("{} Ask for {}, which holds all; the transfers of one moment need {}.", text,
                     bytes_text(static_cast<double>(ask)),
                     bytes_text(static_cast<double>(needs.least * processes))));
-    advise("Have it raised, by `memlock` in /etc/security/limits.conf or LimitMEMLOCK= of the batch daemon:",
-           fmt::format("ulimit -l {}", (ask + 1023) / 1024));
+    if (origin.empty())
+      advise(
+          "Have it raised, by `memlock` in /etc/security/limits.conf or LimitMEMLOCK= of the batch daemon:",
+          fmt::format("ulimit -l {}", (ask + 1023) / 1024));
+  }
+
+  /// Refusals that no limit explains.
+  void unfit() {
+    if (without_room_ == r_.acquires.bounced) return;
+    say(fmt::format(
+        "{} of {} met memory that no device can register: it is unmapped, lacks the rights, or has "
+        "guard pages.",
+        count_text(r_.acquires.bounced - without_room_),
+        plural_text(r_.acquires.total, "transfer", "transfers")));
   }
 
   const Report& r_;
@@ -170,6 +193,7 @@ class Judge {
   const TypedProgram& program_;
   const SiteText& site_text_;
   const Options options_;
+  const std::uint64_t without_room_ = bounced_without_room(r_);
   Verdict verdict_;
 };
 

@@ -132,7 +132,7 @@ bool leave_no_logs(const std::vector<ComparedStrategy>& strategies) {
 void refuse_without_logs(const CompareArguments& arguments) {
   std::error_code ignored;
   if (arguments.made_log) std::filesystem::remove_all(arguments.log, ignored);
-  throw UsageError(no_log_text(arguments.flags.options(), 0));
+  throw UsageError(no_log_text(arguments.flags.options(), unreached_programs(arguments.command), 0));
 }
 
 /// False: a port is active, but the program does not use it, so that it was only measured.

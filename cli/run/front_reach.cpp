@@ -10,9 +10,9 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "base/elf_object.h"
 #include "cli/run/launch.h"
 #include "cli/system_files.h"
-#include "intercept/elf_object.h"
 
 namespace pinion::cli {
 
@@ -100,8 +100,8 @@ FrontReach front_reach(const std::vector<std::string>& parts) {
     ::dup2(nowhere, STDOUT_FILENO);
     ::dup2(nowhere, STDERR_FILENO);
     ::setenv("LD_PRELOAD", preload.c_str(), 1);
-    ::setenv("PINION", "off", 1);
-    ::setenv("LD_BIND_NOW", "1", 1);  // a slot that waits for its first call leads nowhere yet
+    ::setenv("PINION", "front=mpi", 1);  // does nothing here; `off` would hide the names that are looked for
+    ::setenv("LD_BIND_NOW", "1", 1);     // a slot that waits for its first call leads nowhere yet
     std::vector<char*> arguments;
     for (std::string& word : words) arguments.push_back(word.data());
     arguments.push_back(nullptr);

@@ -122,7 +122,8 @@ Environment with_pinion(const Options& options) {
   // Both have munmap: that of the symbols is the one that must see each call.
   std::string libraries;
   if (needs_symbols(options.monitor)) libraries += path_for_every_loader(symbols_library()) + ":";
-  if (options.hugepages || options.preregister != 0) libraries += path_for_every_loader(heap_library()) + ":";
+  if (options.hugepages == Hugepages::heap || options.preregister != 0)
+    libraries += path_for_every_loader(heap_library()) + ":";
   libraries += path_for_every_loader(preload_library());
   const char* inherited = std::getenv("LD_PRELOAD");
   const std::string others = inherited ? inherited : "";
@@ -140,7 +141,7 @@ Environment with_pinion(const Options& options) {
           {"ASAN_OPTIONS", checks},
           {"PINION_CONFIG", ""},
           {"LD_PRELOAD", libraries},
-          {kCachesOffVariable, may_switch_caches_off(options) ? caches_to_switch_off(options) : ""}};
+          {kCachesOffVariable, may_act_below(options) ? caches_to_switch_off(options) : ""}};
 }
 
 std::string with_plain_paths(std::string preloads) {

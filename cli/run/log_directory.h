@@ -17,6 +17,8 @@ enum class Earlier { kept, removed };
 /// is refused, as is a directory whose run goes on.
 std::string prepare_log_directory(const std::string& path, Earlier earlier);
 
+/// Its owner holds a lock on it, which marks it as in use. The next owner clears what earlier ones, who were
+/// killed, have left beside it.
 class TemporaryLogDirectory {
  public:
   TemporaryLogDirectory();
@@ -27,6 +29,7 @@ class TemporaryLogDirectory {
 
  private:
   std::string path_;
+  int lock_ = -1;  ///< the open directory
 };
 
 }  // namespace pinion::cli

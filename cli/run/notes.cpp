@@ -27,11 +27,12 @@ std::string raise_memlock(const Options& options) {
       now.limit == SIZE_MAX ? "unlimited" : bytes_text(static_cast<double>(now.limit)));
 }
 
-std::string no_log_text(const Options& options, int status) {
+std::string no_log_text(const Options& options, const std::vector<Unreached>& unreached, int status) {
   const bool below = options.front == Front::verbs, copies = options.front == Front::cuda;
   const bool any = below || copies || may_act_below(options);
   std::string none = any ? "no process left a log: " : "no rank left a log: ";
   if (status != 0) return none + fmt::format("the command failed with exit status {}", status);
+  if (!unreached.empty()) return none + unreached.front().line;
   if (!options.except.empty())
     none += fmt::format("--except '{}' leaves executables out; in others, ", options.except);
   if (below) return none + "did the program register memory with an RDMA device?";
@@ -39,8 +40,11 @@ std::string no_log_text(const Options& options, int status) {
   if (copies) return none + "did the program " + kCopies;
   if (options.front == Front::automatic && !gpu_file().empty())
     return none + "did the program use MPI, or " + kCopies;
-  return none + (may_act_below(options) ? "did the program use MPI, or register memory with an RDMA device?"
-                                        : "did the program use MPI?");
+  return none +
+         (may_act_below(options) ? "did the program use MPI, or register memory with an RDMA device?"
+                                 : "did the program use MPI?") +
+         " The preload does not reach programs that are static or have file capabilities: `pinion doctor "
+         "PROGRAM` names them";
 }
 
 }  // namespace pinion::cli

@@ -3,7 +3,9 @@
 #pragma once
 
 #include <string>
+#include <vector>
 
+#include "cli/run/preload_reach.h"
 #include "engine/engine_options.h"
 
 namespace pinion::cli {
@@ -16,7 +18,7 @@ void tell(const std::string& text);
 std::string raise_memlock(const Options& options);
 
 /// Says that a run left no log, and why that may be. `status` is the command's: a failed one is reason
-/// enough.
-std::string no_log_text(const Options& options, int status);
+/// enough, and `unreached` are its programs that the preload does not reach.
+std::string no_log_text(const Options& options, const std::vector<Unreached>& unreached, int status);
 
 }  // namespace pinion::cli

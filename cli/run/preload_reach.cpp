@@ -135,6 +135,32 @@ CommandLine split_at_blanks(const std::string& text) {
   return {std::istream_iterator<std::string>(words), {}};
 }
 
+bool is_shell(const std::string& name) { return is_one_of(name, {"sh", "bash", "dash", "ksh", "zsh"}); }
+
+/// Returns the lines of a shell's script; none for other files. Variables in them stay as they are.
+std::vector<std::string> script_lines(const std::string& file) {
+  constexpr std::size_t kMostBytes = 64 << 10;
+  std::string text(kMostBytes, '\0');
+  const int descriptor = open_named_file(file);
+  if (descriptor < 0) return {};
+  const ssize_t bytes = ::read(descriptor, text.data(), text.size());
+  ::close(descriptor);
+  text.resize(bytes > 0 ? static_cast<std::size_t>(bytes) : 0);
+  std::istringstream stream(text);
+  std::vector<std::string> lines;
+  for (std::string line; std::getline(stream, line);) lines.push_back(line);
+  if (lines.empty() || !lines.front().starts_with("#!")) return {};
+  const CommandLine interpreter = split_at_blanks(lines.front().substr(2));
+  const bool is_shells = std::any_of(interpreter.begin(), interpreter.end(), [](const std::string& word) {
+    return is_shell(std::filesystem::path(word).filename());
+  });
+  if (!is_shells) return {};
+  lines.erase(lines.begin());
+  std::erase_if(
+      lines, [](const std::string& line) { return split_at_blanks(line + " #").front().starts_with("#"); });
+  return lines;
+}
+
 /// Appends the files of the programs that the words start. A launcher's own words are options, numbers and
 /// names: its program is the first word behind it that names an executable file.
 void append_programs(const CommandLine& words, std::vector<std::string>& files) {
@@ -144,7 +170,7 @@ void append_programs(const CommandLine& words, std::vector<std::string>& files) 
   if (program == words.end()) return;
   files.push_back(found_by_path(*program));
   const std::string name = std::filesystem::path(*program).filename();
-  if (is_one_of(name, {"sh", "bash", "dash", "ksh", "zsh"})) {
+  if (is_shell(name)) {
     const auto option = std::find_if(program + 1, words.end(), [](const std::string& word) {
       return word.starts_with("-") && !word.starts_with("--") && word.ends_with("c");
     });
@@ -202,11 +228,20 @@ std::string why_unreached(const std::string& file, const Program& program) {
 std::vector<Unreached> unreached_programs(const CommandLine& command) {
   std::vector<std::string> files;
   if (!found_by_path(command.front()).empty()) append_programs(command, files);
+  const std::size_t named = files.size();
+  for (std::size_t i = 0; i < named; ++i)
+    for (const std::string& line : script_lines(files[i])) append_programs(split_at_blanks(line), files);
   std::vector<Unreached> unreached;
-  for (const std::string& file : files) {
-    const Program program(file);
-    if (const std::string why = why_unreached(file, program); !why.empty())
-      unreached.push_back({fmt::format("{}: {}", file, why), !why_unloadable(program.elf).empty()});
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    if (std::find(files.begin(), files.begin() + static_cast<std::ptrdiff_t>(i), files[i]) !=
+        files.begin() + static_cast<std::ptrdiff_t>(i))
+      continue;
+    const Program program(files[i]);
+    const std::string why = why_unreached(files[i], program);
+    if (why.empty()) continue;
+    // A script may start others that are reached.
+    const bool is_foreign = i < named && !why_unloadable(program.elf).empty();
+    unreached.push_back({fmt::format("{}: {}", files[i], why), is_foreign});
   }
   return unreached;
 }

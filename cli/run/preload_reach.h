@@ -16,7 +16,8 @@ struct Unreached {
 };
 
 /// Looks at the files of the programs that the command starts: its own, and those of launchers (mpirun, srun,
-/// env, nice, taskset, numactl, `sh -c` and the like). Other words are data.
+/// env, nice, taskset, numactl, `sh -c` and the like), and those that a line of a shell's script among them
+/// names. Other words are data.
 std::vector<Unreached> unreached_programs(const CommandLine& command);
 
 }  // namespace pinion::cli

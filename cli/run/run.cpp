@@ -41,10 +41,10 @@ namespace {
 
 // A summary of all ranks' logs, in a few lines on stderr: standard output is the program's.
 void print_summary(const std::string& directory, const Options& options, const CommandLine& command,
-                   int status, const ArenaFigures& arena) {
+                   const std::vector<Unreached>& unreached, int status, const ArenaFigures& arena) {
   runlog::Report report;
   if (const Error error = runlog::analyse({directory}, report)) {
-    print_error_line(error.code == ENOENT ? no_log_text(options, status) : error.message);
+    print_error_line(error.code == ENOENT ? no_log_text(options, unreached, status) : error.message);
     return;
   }
   SourcePlaces places;
@@ -59,6 +59,7 @@ std::string where_off(const CacheAbove& cache, const Options& options) {
   std::vector<std::string> limits;
   for (const auto& [name, limit] : limits_of_kept_caches(cache, options))
     limits.push_back(fmt::format("{}={}", name, limit));
+  if (const std::string bound = bound_of_freed(cache); !bound.empty()) limits.push_back(bound);
   return fmt::format(" (for MPI alone: without it UCX may die when a peer does; elsewhere it stays on{}{})",
                      limits.empty() ? "" : ", with ", fmt::join(limits, " "));
 }
@@ -85,7 +86,7 @@ void tell_caches_off(const Options& options) {
     }
     text += text.empty() ? "" : "; ";
     text += cache.library;
-    for (const auto& [name, value] : cache.off) {
+    for (const auto& [name, value] : settings_of(cache)) {
       const char* const users = std::getenv(name.c_str());
       text += users ? fmt::format(" {}={} (yours)", name, users) : fmt::format(" {}={}", name, value);
     }
@@ -171,7 +172,7 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, const std:
       metrics ? run_and_wait(command, environment, {}, refresh) : run_and_wait(command, environment);
   if (metrics) metrics->refresh();
   const ArenaFigures arena = arena_of({directory});
-  print_summary(directory, options, typed, status, arena);
+  print_summary(directory, options, typed, unreached, status, arena);
   if (const std::string text = hugepages_text(hugepages_of({directory})); !text.empty()) tell(text);
   if (const std::string text = arena_text(arena); !text.empty()) tell(text);
   return status;

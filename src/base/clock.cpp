@@ -39,10 +39,17 @@ Pair paired_read() {
   return best;
 }
 
+constexpr Duration kLeast = 2 * kMillisecond;
+/// The machine may have slept in a longer time: then the counter and the clock went apart.
+constexpr Duration kMost = 10 * kSecond;
+
+const Pair at_load = paired_read();
+
+/// Most processes have run for long enough, and no time is spent.
 Calibration measure() {
-  const Pair first = paired_read();
-  Pair last = paired_read();
-  while (last.time - first.time < 2 * kMillisecond) last = paired_read();
+  Pair first = at_load, last = paired_read();
+  if (last.time - first.time > kMost) first = last;
+  while (last.time - first.time < kLeast) last = paired_read();
   return {first.ticks, first.time,
           static_cast<double>(last.time - first.time) / static_cast<double>(last.ticks - first.ticks)};
 }

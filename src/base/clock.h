@@ -56,8 +56,8 @@ struct Calibration {
   Ticks to_ticks(Duration d) const { return static_cast<Ticks>(static_cast<double>(d) / ns_per_tick); }
 };
 
-/// Measures the calibration over about 2 ms, the first time it is called; thread-safe; later calls return the
-/// same.
+/// Measures the calibration the first time it is called, since this library was loaded: over 2 ms at least,
+/// for which it waits where need be. Thread-safe; later calls return the same.
 const Calibration& calibration();
 
 /// The clock that drives registry and retention: real time or the simulator's.

@@ -27,6 +27,7 @@ struct OptionSpec {
   Listing listing = Listing::everyday;
   const char* form = nullptr;                       ///< the valid values, where the type leaves them open
   std::string (*hint)(std::string_view) = nullptr;  ///< after the error about a value: a likely meaning
+  const char* alone = nullptr;                      ///< the value of a flag's name that stands alone
   // Set by the functions below.
   const char* type = "text";       ///< size, count, time, share, choice, text, switch
   std::string default_value = {};  ///< as the user would write it
@@ -190,6 +191,7 @@ Option<Settings> choice_option(Value Settings::*at, OptionSpec spec, const Choic
 
 template <class Settings, std::size_t count>
 Option<Settings> switch_option(bool Settings::*at, OptionSpec spec, const Choice<bool> (&choices)[count]) {
+  if (!(Settings{}.*at)) spec.alone = "yes";
   return choice_option(at, std::move(spec), choices, "switch");
 }
 

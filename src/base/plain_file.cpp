@@ -9,6 +9,8 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/held_signals.h"
+
 namespace pinion {
 
 namespace {
@@ -71,6 +73,15 @@ std::uint64_t file_size_limit() {
   rlimit limit{};
   return ::getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY ? limit.rlim_cur
                                                                                    : UINT64_MAX;
+}
+
+int take_file_space(int file, std::uint64_t offset, std::uint64_t bytes) {
+  // A signal undoes the work so far: frequent ones would let the call begin anew for ever.
+  const HeldSignals held;
+  int code = 0;
+  do code = ::posix_fallocate(file, static_cast<off_t>(offset), static_cast<off_t>(bytes));
+  while (code == EINTR);
+  return code;
 }
 
 bool write_whole(int file, const std::string& bytes) {

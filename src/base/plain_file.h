@@ -34,6 +34,10 @@ bool read_up_to(int file, std::size_t most, std::string& bytes);
 /// process by SIGXFSZ, so Pinion's files are compared with it first.
 std::uint64_t file_size_limit();
 
+/// Takes memory for a part of the file, so that touching it later cannot fail. Returns 0 or an error's
+/// number; signals, which interrupt the call, are nothing to its caller.
+int take_file_space(int file, std::uint64_t offset, std::uint64_t bytes);
+
 /// Writes all bytes. Returns false on an error, with errno: EFBIG before a write beyond file_size_limit().
 bool write_whole(int file, const std::string& bytes);
 

@@ -82,17 +82,19 @@ int rank_of(int process) {
   return variable.empty() ? -1 : std::atoi(variable.c_str() + std::strlen(name) + 1);
 }
 
-std::uint64_t job_key() {
+int launcher_of_rank() {
+  const char* const variable = rank_variable();
+  if (variable == nullptr) return 0;
   int process = ::getpid();
-  ProcessStat of = process_stat(process);
-  if (const char* variable = rank_variable()) {
-    // Scripts and wrappers between a rank and its launcher have the rank too.
-    do {
-      process = of.parent;
-      of = process_stat(process);
-    } while (of.parent > 0 && has_variable(process, variable));
-  }
-  return mix(mix(mix(1, static_cast<std::uint64_t>(process)), of.started),
+  // Scripts and wrappers between a rank and its launcher have the rank too.
+  do process = process_stat(process).parent;
+  while (process_stat(process).parent > 0 && has_variable(process, variable));
+  return process;
+}
+
+std::uint64_t job_key() {
+  const int launcher = rank_variable() != nullptr ? launcher_of_rank() : ::getpid();
+  return mix(mix(mix(1, static_cast<std::uint64_t>(launcher)), process_stat(launcher).started),
              pid_namespace());  // containers number for themselves
 }
 
@@ -115,7 +117,11 @@ std::uint32_t run_key() {
   return std::max(1u, static_cast<std::uint32_t>(hash ^ hash >> 32));
 }
 
-std::uint64_t node_key() { return rank_variable() ? job_key() : mix(2, pid_namespace()); }
+std::uint64_t node_key() {
+  if (!rank_variable()) return mix(2, 0);
+  const std::uint32_t run = run_key();
+  return run != 0 ? mix(4, run) : job_key();
+}
 
 int most_on_node() {
   if (!rank_variable()) return 0;

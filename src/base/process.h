@@ -20,8 +20,12 @@ JobPlace job_place();
 /// The rank of another process of this user; -1: it has none, or has ended.
 int rank_of(int process);
 
-/// A number that all processes of a job on this node have, and no other's: made from the launcher's process
-/// here (mpirun, the daemon that it has on this node, slurmstepd); from this process where it has no rank.
+/// The process that started this one as a rank here: mpirun, the daemon that it has on this node, slurmstepd.
+/// 0: this process has no rank.
+int launcher_of_rank();
+
+/// A number that all processes of a job on this node have, and no other's: made from launcher_of_rank(); from
+/// this process where it has no rank.
 std::uint64_t job_key();
 
 /// The variable by which `pinion run` and `pinion compare` around a launcher name a run.

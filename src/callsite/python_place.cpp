@@ -1,9 +1,6 @@
 #include "callsite/python_place.h"
 
 #include <dlfcn.h>
-#include <sys/syscall.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
@@ -15,6 +12,7 @@
 #include <string_view>
 
 #include "base/range.h"
+#include "monitor/own_process.h"
 
 namespace pinion {
 
@@ -56,32 +54,28 @@ struct Interpreter {
 constinit Interpreter g_python{};
 constinit std::atomic<bool> g_found{false};
 
-bool read_memory(Address from, void* to, std::size_t bytes) {
-  iovec local{to, bytes};
-  iovec remote{reinterpret_cast<void*>(from), bytes};
-  // The kernel looks at all 64 bits of a flag.
-  return ::syscall(SYS_process_vm_readv, ::getpid(), &local, 1UL, &remote, 1UL, 0UL) ==
-         static_cast<long>(bytes);
+bool read_bytes(Address from, void* to, std::size_t bytes) {
+  return read_memory(from, to, bytes) == static_cast<long>(bytes);
 }
 
 template <class Value>
-bool read_value(Address from, Value& value) {
-  return from >= page_size() && read_memory(from, &value, sizeof value);
+bool read_field(Address from, Value& value) {
+  return from >= page_size() && read_bytes(from, &value, sizeof value);
 }
 
 bool has_type(Address object, Address type) {
   Address found = 0;
-  return read_value(object + kType, found) && found == type;
+  return read_field(object + kType, found) && found == type;
 }
 
 /// A string of ASCII, or its end where it is longer. Other text is refused: its characters lie elsewhere.
 template <std::size_t N>
 bool read_text(Address object, char (&text)[N]) {
   std::uint64_t length = 0;
-  if (!has_type(object, g_python.text_type) || !read_value(object + kSize, length) || length > 4096)
+  if (!has_type(object, g_python.text_type) || !read_field(object + kSize, length) || length > 4096)
     return false;
   const std::uint64_t shown = std::min<std::uint64_t>(length, N - 1);
-  if (!read_memory(object + g_python.layout.characters + (length - shown), text, shown + 1)) return false;
+  if (!read_bytes(object + g_python.layout.characters + (length - shown), text, shown + 1)) return false;
   return text[shown] == 0 && std::all_of(text, text + shown, [](char c) { return c >= ' ' && c < 127; });
 }
 
@@ -93,7 +87,7 @@ class Table {
   int peek() {
     if (place_ == held_) {
       const auto piece = static_cast<std::size_t>(std::min<std::uint64_t>(end_ - at_, sizeof piece_));
-      if (piece == 0 || !read_memory(at_, piece_, piece)) return -1;
+      if (piece == 0 || !read_bytes(at_, piece_, piece)) return -1;
       at_ += piece;
       held_ = piece;
       place_ = 0;
@@ -155,9 +149,9 @@ struct Frame {
 
 bool read_frame(Address address, Frame& frame) {
   const Layout& layout = g_python.layout;
-  return read_value(address + layout.code, frame.code) &&
-         read_value(address + layout.previous, frame.previous) &&
-         read_value(address + layout.instruction, frame.instruction);
+  return read_field(address + layout.code, frame.code) &&
+         read_field(address + layout.previous, frame.previous) &&
+         read_field(address + layout.instruction, frame.instruction);
 }
 
 /// Writes the frame's place. False: it has none. `of_library`: what is_of_library() says of its file.
@@ -167,10 +161,10 @@ bool write_place(const Frame& frame, char (&text)[kPythonPlaceBytes], bool& of_l
   Address file_name = 0, name = 0, lines = 0;
   std::int32_t first_line = 0;
   std::uint64_t size = 0;
-  if (!has_type(code, g_python.code_type) || !read_value(code + kFile, file_name) ||
-      !read_value(code + kQualifiedName, name) || !read_value(code + kLines, lines) ||
-      !read_value(code + g_python.layout.first_line, first_line) || !has_type(lines, g_python.bytes_type) ||
-      !read_value(lines + kSize, size))
+  if (!has_type(code, g_python.code_type) || !read_field(code + kFile, file_name) ||
+      !read_field(code + kQualifiedName, name) || !read_field(code + kLines, lines) ||
+      !read_field(code + g_python.layout.first_line, first_line) || !has_type(lines, g_python.bytes_type) ||
+      !read_field(lines + kSize, size))
     return false;
   if (!read_text(file_name, file)) std::strcpy(file, "?");
   if (std::strcmp(file, kTrampoline) == 0) return false;
@@ -187,8 +181,8 @@ bool write_place(const Frame& frame, char (&text)[kPythonPlaceBytes], bool& of_l
 void write_innermost(Address thread, char (&text)[kPythonPlaceBytes]) {
   const Layout& layout = g_python.layout;
   Address at = 0;
-  if (!read_value(thread + layout.thread_frame, at)) return;
-  if (layout.held_frame >= 0 && !read_value(at + static_cast<unsigned>(layout.held_frame), at)) return;
+  if (!read_field(thread + layout.thread_frame, at)) return;
+  if (layout.held_frame >= 0 && !read_field(at + static_cast<unsigned>(layout.held_frame), at)) return;
   Frame frame{};
   for (int i = 0; i < kMostFrames && at != 0 && read_frame(at, frame); ++i, at = frame.previous) {
     char place[kPythonPlaceBytes];
@@ -233,8 +227,8 @@ void find_python() {
   if (layout == std::end(kLayouts) || !look_up("PyGILState_GetThisThreadState", found.thread_state) ||
       !look_up("PyCode_Type", found.code_type) || !look_up("PyUnicode_Type", found.text_type) ||
       !look_up("PyBytes_Type", found.bytes_type) ||
-      !read_value(found.code_type + kBasicSize, found.instructions) ||
-      !read_value(found.code_type + kItemSize, item) || item != kUnit || !keep_mapped(found.thread_state))
+      !read_field(found.code_type + kBasicSize, found.instructions) ||
+      !read_field(found.code_type + kItemSize, item) || item != kUnit || !keep_mapped(found.thread_state))
     return;
   found.layout = *layout;
   g_python = found;

@@ -6,6 +6,10 @@
 
 namespace pinion {
 
+// Asks the unwinder inside this library, which makes the walk here: its runtime may be led to the process's
+// (unwinder.cpp).
+extern "C" [[gnu::weak]] decltype(_Unwind_GetIPInfo) __real__Unwind_GetIPInfo;
+
 namespace {
 
 struct RuntimeUnwind {
@@ -17,7 +21,8 @@ _Unwind_Reason_Code visit_frame(_Unwind_Context* context, void* argument) {
   auto& unwind = *static_cast<RuntimeUnwind*>(argument);
   CallFrames& frames = unwind.frames;
   int interrupted = 0;
-  const Address address = _Unwind_GetIPInfo(context, &interrupted);
+  const auto address_in = __real__Unwind_GetIPInfo != nullptr ? __real__Unwind_GetIPInfo : _Unwind_GetIPInfo;
+  const Address address = address_in(context, &interrupted);
   if (frames.depth == 0) {
     // The runtime starts with our own frames; the entry frame is the first one wanted.
     if (_Unwind_GetCFA(context) != unwind.entry.stack_pointer) return _URC_NO_REASON;

@@ -28,13 +28,18 @@ struct DeviceCaps {
 
 /// The abilities and needs of a device, as it states them. Callers ask these instead of the device's name.
 struct DeviceCapabilities {
-  bool registers = true;             ///< false: uses of memory are recorded only
-  bool pins = true;                  ///< registered pages stay where they are until deregistration
-  bool on_demand = false;            ///< the device faults memory in by itself as it transfers
-  bool remote = false;               ///< peers can get a key
-  bool needs_endpoint = false;       ///< a registration is bound to one endpoint (RegistrationKey::endpoint)
-  bool alias = false;                ///< peers may be given another address than the program's (iova)
-  bool hides_from_children = false;  ///< registered memory may be missing in a forked child
+  bool registers = true;        ///< false: uses of memory are recorded only
+  bool pins = true;             ///< registered pages stay where they are until deregistration
+  bool on_demand = false;       ///< the device faults memory in by itself as it transfers
+  bool remote = false;          ///< peers can get a key
+  bool needs_endpoint = false;  ///< a registration is bound to one endpoint (RegistrationKey::endpoint)
+  bool alias = false;           ///< peers may be given another address than the program's (iova)
+  /// Registered memory may be missing in a forked child. So a region has the memory of its request alone: a
+  /// child lacks what the program has registered, and no more.
+  bool hides_from_children = false;
+  /// Each registration may divide a mapping of the program in three (vm.max_map_count).
+  bool splits_mappings = false;
+  bool slow_to_fork = false;  ///< a fork copies registered pages one by one: idle regions go before it
   /// Its library has fork handlers of its own, which may hold its locks: between those it is left alone.
   bool locks_at_fork = false;
   /// Registrations are ranges of bytes that never overlap, and must contain a whole transfer. Otherwise they

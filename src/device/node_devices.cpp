@@ -5,7 +5,8 @@
 #include <algorithm>
 #include <cstdlib>
 #include <filesystem>
-#include <fstream>
+
+#include "monitor/own_process.h"
 
 namespace pinion {
 
@@ -26,8 +27,7 @@ const char* elsewhere() { return std::getenv("PINION_TEST_INFINIBAND"); }
 
 std::string line_of(const fs::path& file) {
   std::string line;
-  std::ifstream stream(file);
-  std::getline(stream, line);
+  KernelText(file.c_str()).line(line);
   return line;
 }
 

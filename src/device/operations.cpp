@@ -28,7 +28,7 @@ class OperationsDevice final : public Device {
     capabilities.pins = !has(PINION_DEVICE_PINS_NOTHING);
     capabilities.remote = !has(PINION_DEVICE_PRIVATE);
     capabilities.needs_endpoint = has(PINION_DEVICE_NEEDS_ENDPOINT);
-    capabilities.hides_from_children = has(PINION_DEVICE_HIDES_FROM_CHILDREN);
+    capabilities.hides_from_children = capabilities.splits_mappings = has(PINION_DEVICE_HIDES_FROM_CHILDREN);
     capabilities.caps.max_region_bytes = operations_.max_region_bytes;
     return capabilities;
   }

@@ -4,26 +4,11 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 
-#include "base/kept_file.h"
 #include "base/range.h"
+#include "device/kernel/mapped_hugepages.h"
 
 namespace pinion {
-
-/// The kernel's files about this process's pages, kept open from the first question on. A forked child needs
-/// its own.
-class PageFiles {
- public:
-  const KeptFile& pagemap() const;
-  const KeptFile& maps() const;
-
- private:
-  void open() const;
-
-  mutable std::once_flag opened_;
-  mutable KeptFile pagemap_, maps_;  ///< constant once opened
-};
 
 /// The entries of a registered range for a device with these sizes of entries (DeviceCapabilities).
 ///
@@ -32,9 +17,6 @@ class PageFiles {
 /// size, also where the range begins or ends within one; pinned hugepages keep their frames. A single
 /// ordinary page makes all entries ordinary. Frames of ordinary pages are unknown here, and count as
 /// scattered.
-///
-/// Linux 6.7 and later show hugepages that are mapped as such. On older kernels all pages count as ordinary;
-/// so does a hugepage mapped page by page (after a partial unmap, for example).
 std::size_t translation_entries(Range pages, std::uint64_t page_sizes, const PageFiles& files);
 /// Counts once, with files that it opens for the call.
 std::size_t translation_entries(Range pages, std::uint64_t page_sizes);

@@ -4,7 +4,7 @@
 
 #include "base/held_signals.h"
 #include "base/preemption.h"
-#include "device/kernel/mapped_pages.h"
+#include "engine/large_request.h"
 #include "registry/blocking.h"
 
 namespace pinion {
@@ -68,7 +68,8 @@ AcquireResult AcquireBySteps::run(ThreadContext& thread, AcquireRequest request,
   const int number = record.domain;
   Domain& domain = domains_.domain(number);
   if (request.owner == nullptr) {
-    request.large = mapped_pages().around(request.pages);
+    domains_.table().look_at_mappings();
+    request.large = large_pages_to_register(domain.device(), request.pages);
     arena_.make_way(number, request.pages, request.access);
   }
   Acquisition acquisition(domain, request, domains_.all());

@@ -42,8 +42,10 @@ bool may_switch_caches_off(const Options& options);
 
 /// The variable by which `pinion run` names the settings that switch off registration caches above the verbs
 /// front: "NAME=VALUE NAME=VALUE". The preload makes them where may_switch_caches_off(); those that begin
-/// with kInMpi while MPI begins.
+/// with kInMpi while MPI begins. Those that begin with kKept bound a cache that stays on: it makes them
+/// wherever may_act_below().
 inline constexpr const char* kCachesOffVariable = "PINION_CACHES_OFF";
 inline constexpr std::string_view kInMpi = "mpi:";
+inline constexpr std::string_view kKept = "kept:";
 
 }  // namespace pinion

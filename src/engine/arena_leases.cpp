@@ -43,7 +43,7 @@ Range ArenaLeases::begin_opening(int domain, Range request, bool ahead) {
   if (!found.contains(request)) return {};
   if (rests(domain, found)) return {};
   // Without the mutex: a thread that forks holds the heap's mutexes, and may wait for this one.
-  heap_.cut_unused(request.begin);
+  static_cast<void>(heap_.cut_unused(request.begin));
   const HeldSignals held;
   const MutexLock lock(mutex_);
   const Range segment = arena_.devices().at(request.begin);

@@ -35,6 +35,14 @@ void add(runlog::Counters& sum, const ThreadCounters& c) {
   sum.bookkeeping_samples += c.bookkeeping.samples();
 }
 
+void add(runlog::Counters& sum, const PassedCounters& passed) {
+  sum.strict_keys_ns += static_cast<std::uint64_t>(calibration().to_duration(passed.strict_ticks.get()));
+  for (unsigned why = 0; why < runlog::kPassedReasons; ++why) {
+    sum.passed[why].count += passed.counts[why].get();
+    sum.passed[why].bytes += passed.bytes[why].get();
+  }
+}
+
 }  // namespace
 
 CopyCounters& copy_counters() {
@@ -45,7 +53,7 @@ CopyCounters& copy_counters() {
 void RunCounters::start() {
   for (ThreadContext* thread = all_threads(); thread; thread = thread->next) {
     for (ThreadCounters& counters : thread->counters) new (&counters) ThreadCounters;
-    new (&thread->strict_ticks) Counter;
+    new (&thread->passed) PassedCounters;
     for (Record old; thread->ring.pop(old);) {
     }
     dropped_before_ += thread->ring.dropped();
@@ -77,7 +85,7 @@ runlog::Counters RunCounters::all() const {
   for (ThreadContext* thread = all_threads(); thread; thread = thread->next) {
     for (const ThreadCounters& counters : thread->counters) add(sum, counters);
     sum.records_dropped += thread->ring.dropped();
-    sum.strict_keys_ns += static_cast<std::uint64_t>(calibration().to_duration(thread->strict_ticks.get()));
+    add(sum, thread->passed);
   }
   sum.records_dropped -= dropped_before_;
   sum.memory_events = watch_.events_seen();

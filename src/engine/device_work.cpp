@@ -1,8 +1,13 @@
 #include "engine/device_work.h"
 
+#include <optional>
+#include <utility>
 #include <vector>
 
-#include "device/kernel/mapped_pages.h"
+#include "device/kernel/collapse.h"
+#include "engine/helper_thread.h"
+#include "engine/large_request.h"
+#include "monitor/userfault.h"
 
 namespace pinion {
 
@@ -22,14 +27,14 @@ void DeviceWork::act(const std::function<void()>& attend) {
 }
 
 bool DeviceWork::act_once(const std::function<void()>& attend) {
-  const ForkGate::Passage passage(fork_gate_);
+  std::optional<ForkGate::Passage> passage(std::in_place, fork_gate_);
   if (watch_.keeps_nothing()) desk_.stop_acting();
-  const Desk::Job job = desk_.next(clock_.now(), attend);
+  Desk::Job job = desk_.next(clock_.now(), attend);
   switch (job.kind) {
     case Desk::Job::Kind::none:
       return false;
     case Desk::Job::Kind::deregister:
-      deregister(job);
+      deregister(job, passage);
       return true;
     case Desk::Job::Kind::register_ahead:
       register_ahead(job);
@@ -38,12 +43,27 @@ bool DeviceWork::act_once(const std::function<void()>& attend) {
   return false;
 }
 
-void DeviceWork::deregister(const Desk::Job& job) {
+void DeviceWork::collapse(Retention::Action& action) {
+  Retention::Collapsed& collapsed = action.collapsed;
+  collapsed.refused = fork_gate_.is_closed() || userfaultfd_gave_way() || waits_matter();
+  if (collapsed.refused) return;
+  const OrdinarySlice slice;
+  const Duration begin = thread_cpu_now();
+  const Collapse done = pinion::collapse(action.collapse, page_files_);
+  collapsed = {done.bytes, thread_cpu_now() - begin, done.error != 0};
+  desk_.time_budget().worked(collapsed.took);
+}
+
+void DeviceWork::deregister(Desk::Job& job, std::optional<ForkGate::Passage>& passage) {
   DomainSlot& slot = domains_.slot(job.in->number);
   DeviceCall last;
   for (Region* region : job.regions)
     last = retire_claimed(*slot.domain, region, Actor::helper,
                           [&](const DeviceCall& call) { note(slot, call); });
+  if (!job.action.collapse.empty()) {
+    passage.reset();  // a fork would wait for it
+    collapse(job.action);
+  }
   const Calibration& scale = calibration();
   desk_.done(job, {}, true, scale.to_duration(last.end - last.begin) - last.preempted,
              scale.to_time(last.end));
@@ -53,9 +73,12 @@ void DeviceWork::register_ahead(const Desk::Job& job) {
   DomainSlot& slot = domains_.slot(job.in->number);
   const CostEstimates& costs = slot.kept.costs;
   const Range pages = job.action.pages;
+  // The helper would wait for the program's answer to a fault, and the end of the run for the helper.
+  if (userfaultfd_gave_way()) return desk_.done(job, {}, false, 0, clock_.now());
+  domains_.look_at_mappings();
   Acquisition acquisition(*slot.domain,
                           {.pages = pages,
-                           .large = mapped_pages().around(pages),
+                           .large = large_pages_to_register(*slot.device, pages),
                            .access = job.action.access,
                            .lease = false,
                            .expected = costs.registration.expected(costs.entries_a_page.of(pages.pages()))});
@@ -85,6 +108,17 @@ void DeviceWork::register_ahead(const Desk::Job& job) {
 void DeviceWork::retire_idle(DomainSlot& slot) {
   const ForkGate::Passage passage(fork_gate_);
   retire_all(*slot.domain, Actor::helper, [&](const DeviceCall& call) { note(slot, call); });
+}
+
+void DeviceWork::keep_to_mappings() {
+  domains_.look_at_mappings();
+  const Budget& budget = domains_.budget();
+  if (budget.regions() <= budget.most_regions()) return;
+  const ForkGate::Passage passage(fork_gate_);
+  domains_.for_each([&](DomainSlot& slot) {
+    for (Region* victim : slot.domain->begin_shrink(UINT64_MAX, budget.most_regions()))
+      retire_claimed(*slot.domain, victim, Actor::helper, [&](const DeviceCall& call) { note(slot, call); });
+  });
 }
 
 void DeviceWork::retire_all_idle() {

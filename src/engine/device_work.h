@@ -5,7 +5,9 @@
 #include <atomic>
 #include <cstdint>
 #include <functional>
+#include <optional>
 
+#include "device/kernel/mapped_hugepages.h"
 #include "engine/counters.h"
 #include "engine/domain_table.h"
 #include "engine/fork_gate.h"
@@ -34,6 +36,8 @@ class DeviceWork {
   void act(const std::function<void()>& attend);
   void retire_idle(DomainSlot& slot);
   void retire_all_idle();
+  /// Lets idle regions go where they take mappings that the program may need (mapping_room.h).
+  void keep_to_mappings();
   /// Empties the domain that is being closed, if there is one.
   void serve_closing();
 
@@ -43,8 +47,9 @@ class DeviceWork {
  private:
   /// False: no job is due now.
   bool act_once(const std::function<void()>& attend);
-  void deregister(const Desk::Job& job);
+  void deregister(Desk::Job& job, std::optional<ForkGate::Passage>& passage);
   void register_ahead(const Desk::Job& job);
+  void collapse(Retention::Action& action);
   /// Counts a call, and logs it.
   void note(DomainSlot& slot, const DeviceCall& call);
 
@@ -56,6 +61,7 @@ class DeviceWork {
   RecordDrain& drain_;
   RunLog& log_;
   Clock& clock_;
+  PageFiles page_files_;
   std::atomic<std::uint32_t> progress_{0};
 };
 

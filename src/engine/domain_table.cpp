@@ -54,15 +54,17 @@ int DomainTable::add_locked(std::unique_ptr<Device> device, Error& error, const 
   DomainSlot& added = new_slot(std::move(device));
   added.device_name = name;
   added.nic = nic;
-  note_hiding(*added.device);
+  note_effects(*added.device);
   equip_(added);
   slots_[static_cast<std::size_t>(number)] = &added;
   count_.store(number + 1, std::memory_order_release);
   return number;
 }
 
-void DomainTable::note_hiding(const Device& device) {
-  if (device.capabilities().hides_from_children) hides_from_children_.store(true, std::memory_order_relaxed);
+void DomainTable::note_effects(const Device& device) {
+  const DeviceCapabilities can = device.capabilities();
+  if (can.hides_from_children || can.slow_to_fork) all_go_at_fork_.store(true, std::memory_order_relaxed);
+  if (can.splits_mappings) splits_mappings_.store(true, std::memory_order_relaxed);
 }
 
 int DomainTable::borrow(std::unique_ptr<Device> device, Error& error) {
@@ -71,7 +73,7 @@ int DomainTable::borrow(std::unique_ptr<Device> device, Error& error) {
   for (int number = 0; number < count(); ++number) {
     DomainSlot& found = slot(number);
     if (found.open || found.borrowed == nullptr) continue;
-    note_hiding(*device);
+    note_effects(*device);
     found.borrowed->lend(std::move(device));
     found.domain->device_changed();
     found.open = true;

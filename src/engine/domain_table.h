@@ -16,6 +16,7 @@
 #include "base/mutex.h"
 #include "engine/bell.h"
 #include "engine/domain_slot.h"
+#include "engine/mapping_room.h"
 #include "engine/run_memory.h"
 #include "monitor/brackets.h"
 #include "registry/budget.h"
@@ -56,8 +57,19 @@ class DomainTable {
   Budget& budget() const { return budget_; }
   /// The sum over the domains.
   std::size_t registered_bytes() const;
-  /// Whether a device of this run hides registered memory from forked children.
-  bool hides_from_children() const { return hides_from_children_.load(std::memory_order_relaxed); }
+  /// Whether idle regions go before a fork, however few: a device of this run hides them from children, or is
+  /// slow.
+  bool lets_all_go_at_fork() const { return all_go_at_fork_.load(std::memory_order_relaxed); }
+
+  /// Bounds regions by the mappings that the kernel leaves the process, where they may divide some.
+  void look_at_mappings() {
+    if (splits_mappings_.load(std::memory_order_relaxed)) mapping_room_.look();
+  }
+  /// Whether memory may be watched by userfaultfd, which divides mappings and never joins them.
+  bool may_watch_by_userfaultfd() {
+    splits_mappings_.store(true, std::memory_order_relaxed);
+    return !mapping_room_.is_short();
+  }
 
   // ---- the helper ----
 
@@ -94,7 +106,7 @@ class DomainTable {
   int add_locked(std::unique_ptr<Device> device, Error& error, const std::string& name,
                  const std::string& nic);
   DomainSlot& new_slot(std::unique_ptr<Device> device);
-  void note_hiding(const Device& device);
+  void note_effects(const Device& device);
   static void drop_device(DomainSlot& slot);
   void give_memory();
 
@@ -106,7 +118,9 @@ class DomainTable {
   std::array<DomainSlot*, kMostDomains> slots_{};  ///< the memory's
   std::atomic<int> count_{0};
   std::atomic<int> closing_{-1};
-  std::atomic<bool> hides_from_children_{false};
+  std::atomic<bool> all_go_at_fork_{false};
+  std::atomic<bool> splits_mappings_{false};
+  MappingRoom mapping_room_{budget_};
   Mutex mutex_;         ///< opening and closing; guards the memory's slots, and:
   bool given_ = false;  ///< the memory, to the next run
 };

@@ -6,8 +6,10 @@
 #include <cstdlib>
 
 #include "base/held_signals.h"
+#include "base/preemption.h"
 #include "base/warning.h"
 #include "callsite/python_place.h"
+#include "device/kernel/mapped_pages.h"
 #include "device/make.h"
 #include "engine/acts.h"
 #include "monitor/memory_events.h"
@@ -72,11 +74,25 @@ Engine::Engine(const Options& options, const JobPlace& place, bool spends_modell
 
 // ---- start and stop ----
 
+namespace {
+
+/// Makes the kinds of system calls that later work needs and the start does not: a program may close a
+/// sandbox around the kinds that it has seen. e2e/sandboxes.sh finds those that are missing here.
+void make_later_calls(const Options& options) {
+  const PreemptionMeter meter;
+  static_cast<void>(thread_cpu_now());
+  static_cast<void>(executable_path());
+  if (acts_at_start(options) != Acts::measured) mapped_pages().question_file();
+}
+
+}  // namespace
+
 Error Engine::start(const Options& options, const JobPlace& place, const std::string& command) {
   if (running()) return Error::make(EBUSY, "an engine runs in this process already");
   const HeldSignals held;
   if (place.rank >= 0 && place.ranks > 1) name_process(place.rank);
   calibration();
+  make_later_calls(options);
   find_python();
   // Below the libraries there is no domain before the program has a device.
   const bool own_device = acts_at_start(options) != Acts::verbs;

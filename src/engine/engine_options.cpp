@@ -84,8 +84,8 @@ OptionTable<FrontOptions> front_options() {
       choice_option(
           &O::remote_keys,
           {"remote-keys",
-           "with front verbs, whether a peer's key outlives its deregistration. shared: always. strict: "
-           "never. auto: for callers that have a cache of their own"},
+           "with front verbs, whether the device still takes a key after its deregistration, from peers and "
+           "posted work. shared: yes. strict: no. auto: for callers that have a cache of their own"},
           kRemoteKeys),
       switch_option(
           &O::intranode,

@@ -1,7 +1,6 @@
 #include "engine/fault_in_by_threads.h"
 
 #include <sys/mman.h>
-#include <sys/prctl.h>
 
 #include <algorithm>
 #include <atomic>
@@ -15,6 +14,7 @@
 #include "engine/fault_pace.h"
 #include "engine/preparation_pieces.h"
 #include "monitor/mapping_reader.h"
+#include "monitor/own_threads.h"
 #include "node/cores.h"
 
 namespace pinion {
@@ -27,7 +27,7 @@ constexpr unsigned kMostThreads = 8;
 /// A thread costs some 50 us to start, and is worth it from here on.
 constexpr std::size_t kOfAThread = std::size_t{16} << 20;
 
-/// By samples. Memory that the program has written is present, or swapped out.
+/// Looks at samples. Memory that the program has written is present, or swapped out.
 bool is_mostly_absent(Range pages) {
   constexpr std::size_t kSamples = 32;
   std::size_t absent = 0;
@@ -53,8 +53,8 @@ std::vector<Range> private_memory(Range pages) {
 
 class Threads {
  public:
-  Threads(std::vector<Range> memory, const node::CpuSet& cpus)
-      : parts_(std::move(memory), SIZE_MAX), cpus_(cpus), policy_(MemoryPolicy::of_this_thread()) {}
+  explicit Threads(std::vector<Range> memory)
+      : parts_(std::move(memory), SIZE_MAX), policy_(MemoryPolicy::of_this_thread()) {}
   ~Threads() {
     for (std::thread& thread : threads_) thread.join();
   }
@@ -63,17 +63,14 @@ class Threads {
 
   std::size_t bytes() const { return parts_.bytes(); }
   /// The caller works, too.
-  void run() {
-    const auto most = static_cast<unsigned>(cpus_.count());
+  void run(unsigned most) {
     const auto worth = static_cast<unsigned>(std::min<std::size_t>(bytes() / kOfAThread, kMostThreads));
     try {
       for (unsigned i = 1; i < std::min(most, worth); ++i)
-        threads_.emplace_back([this] {
-          ::prctl(PR_SET_NAME, "pinion-faults");
-          node::run_on(cpus_);
+        threads_.push_back(start_own_thread("pinion-faults", [this] {
           policy_.apply();
           work();
-        });
+        }));
     } catch (const std::exception&) {
       // Fewer will do.
     }
@@ -91,7 +88,6 @@ class Threads {
   }
 
   PreparationPieces parts_;
-  const node::CpuSet cpus_;
   const MemoryPolicy policy_;
   std::atomic<bool> failed_{false};
   std::vector<std::thread> threads_;
@@ -103,11 +99,11 @@ std::size_t fault_in_by_threads(Range range, bool for_writing) {
   if (!for_writing || range.bytes() < kLeast || !is_mostly_absent(range.to_pages())) return 0;
   const HeldSignals held;
   try {
-    const node::CpuSet cpus = node::cpus_of_process();
-    if (cpus.count() < 2) return 0;
-    Threads threads(private_memory(range.to_pages()), cpus);
+    const auto cpus = static_cast<unsigned>(node::cpus_of_own_threads().count());
+    if (cpus < 2) return 0;
+    Threads threads(private_memory(range.to_pages()));
     if (threads.bytes() < kLeast) return 0;
-    threads.run();
+    threads.run(cpus);
     return threads.bytes();
   } catch (const std::exception&) {
     return 0;

@@ -1,10 +1,11 @@
 // Forks. The child loses the helper and the parent's registrations: it runs as without Pinion, or starts an
-// engine of its own. All mutexes are free across a fork, so the parent is safe from deadlock and a handler of
-// another library may come before or after these; the child makes anew all that it uses of the parent's
-// (here, and beside each process-wide mutex: users.cpp, memory_events.cpp, libc_hooks.cpp,
-// monitor/fabric_monitor.cpp). A child may touch all of its memory: MADV_DONTFORK is used on the arena alone,
-// whose blocks are copied (placement/arena.h). libibverbs may use it on memory that it registers. Then all
-// idle regions go before a fork, and regions are kept from becoming idle until it is over (fork_gate.h).
+// engine of its own. No mutex is held across a fork, so the parent is safe from deadlock and a handler of
+// another library may come before or after these. In the child, mutexes of the process and the guards of
+// static variables are free, whoever held them (base/process_mutex.h, static_guards.cpp). It makes anew the
+// rest that it uses of the parent's (here, in users.cpp, memory_events.cpp, libc_hooks.cpp,
+// fabric_monitor.cpp). A child may touch all of its memory: MADV_DONTFORK is used on the arena alone, whose
+// blocks are copied (placement/arena.h). libibverbs may use it on memory that it registers. Then all idle
+// regions go before a fork, and regions are kept from becoming idle until it is over (fork_gate.h).
 //
 // A library's own handlers may hold its locks when these run (DeviceCapabilities::locks_at_fork): the last
 // ones to be added run first. So the preload has a fork() of its own (intercept/fork.cpp), which lets regions
@@ -73,7 +74,7 @@ void Engine::after_fork() {
 
 void Engine::let_go_before_fork(bool in_handlers) {
   if (is_inside_heap()) return;  // a signal handler forks, and its thread holds the arena's mutex
-  const bool all = domains_.hides_from_children();
+  const bool all = domains_.lets_all_go_at_fork();
   if (!all && budget_.bytes() <= kCopiedAtFork) return;
   const HeldSignals held;
   // If not `all`, pages that stay pinned only cost time.

@@ -7,6 +7,7 @@
 #include "base/machine_memory.h"
 #include "base/on_monotonic.h"
 #include "base/warning.h"
+#include "device/kernel/collapse.h"
 #include "engine/lease_path.h"
 #include "engine/preparation.h"
 #include "engine/segment_preparation.h"
@@ -29,6 +30,11 @@ TimeBudget::Settings budget_of(const Options& options, const JobPlace& place) {
   const double ranks = std::max(1, place.local_ranks);
   return {
       .share = options.time_budget, .delay = TimeBudget::delay_of(ranks, cores), .core_idle = ranks < cores};
+}
+
+CollapsePlan::Settings collapse_settings(const Options& options, const DeviceCapabilities& device) {
+  const bool may = options.hugepages == Hugepages::automatic && !device.on_demand && !device.byte_ranges;
+  return {.unit = may ? collapse_unit() : 0, .whole_regions = device.page_sizes != 0};
 }
 
 }  // namespace
@@ -63,8 +69,10 @@ void Helper::equip(DomainSlot& slot) {
   slot.kept.observed = !traits_of(options_.retention).registers || !slot.device->capabilities().registers;
   slot.kept.untimed_hits = lease_path_.trail_of_hits(slot.kept) == HitTrail::none;
   const RetentionKind kind = slot.kept.observed ? RetentionKind::observe : options_.retention;
-  RetentionSettings settings{
-      .kind = kind, .lru_bytes = options_.lru_size, .minimize_peak = options_.minimize == Minimize::peak};
+  RetentionSettings settings{.kind = kind,
+                             .lru_bytes = options_.lru_size,
+                             .minimize_peak = options_.minimize == Minimize::peak,
+                             .collapse = collapse_settings(options_, slot.device->capabilities())};
   std::unique_ptr<Predictor> predictor;
   if (traits_of(kind).predicts) {
     predictor = make_predictor(options_.predictor, static_cast<unsigned>(options_.window),
@@ -147,6 +155,7 @@ void Helper::check(Time now) {
   watch_.check_hooks();
   desk_.time_budget().leave_pinned_did(thread_cpu_now() - before);
   watch_.report_exposure();
+  work_.keep_to_mappings();
   // A release can leave a region idle although its count was not the last: a refused hit still counts in.
   if (traits_of(options_.retention).decides_on_threads) desk_.sweep();
   if (!lease_path_.stopped() && duties_.stop_request().asked()) stand_aside();

@@ -3,41 +3,43 @@
 #include <pthread.h>
 #include <sched.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <climits>
-#include <csignal>
 #include <system_error>
 #include <utility>
 
 #include "base/futex.h"
 #include "base/on_monotonic.h"
+#include "monitor/own_threads.h"
 
 namespace pinion {
 
 namespace {
 
-// The helper must avoid the core to which its application thread is bound (Open MPI binds ranks by default).
-// It must run soon after its timer fires although the cores are busy.
-void prepare_thread() {
-  ::prctl(PR_SET_NAME, "pinion-helper");
-  ::prctl(PR_SET_TIMERSLACK, 1);
-  cpu_set_t all;
-  CPU_ZERO(&all);
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) CPU_SET(cpu, &all);
-  ::sched_setaffinity(0, sizeof all, &all);  // the kernel keeps the part within the cpuset
-  // A short slice (Linux 6.12+) makes a waking thread preempt long-running ones early; older kernels ignore
-  // it.
+// A short slice (Linux 6.12+) makes a waking thread preempt long-running ones early; older kernels ignore it.
+constexpr Duration kShortSlice = 100 * kMicrosecond;
+
+/// 0: the system's.
+void set_slice(Duration slice) {
   struct {
-    std::uint32_t size = 48, policy = SCHED_OTHER;
+    std::uint32_t size = 48, policy = static_cast<std::uint32_t>(::sched_getscheduler(0));
     std::uint64_t flags = 0;
-    std::int32_t nice = 0;
+    std::int32_t nice = ::getpriority(PRIO_PROCESS, 0);
     std::uint32_t priority = 0;
-    std::uint64_t runtime = 100 * kMicrosecond, deadline = 0, period = 0;
+    std::uint64_t runtime = 0, deadline = 0, period = 0;
   } attributes;
+  attributes.runtime = static_cast<std::uint64_t>(slice);
   ::syscall(SYS_sched_setattr, 0, &attributes, 0);
+}
+
+/// Lets the helper run soon after its timer fires, although the cores are busy.
+void prepare_thread() {
+  ::prctl(PR_SET_TIMERSLACK, 1);
+  set_slice(kShortSlice);
 }
 
 /// The kernel's number of a thread; 0: not known. The number of its CPU clock holds it (CPUCLOCK_PID).
@@ -48,15 +50,14 @@ pid_t number_of(pthread_t thread) {
 
 }  // namespace
 
+OrdinarySlice::OrdinarySlice() { set_slice(0); }
+OrdinarySlice::~OrdinarySlice() { set_slice(kShortSlice); }
+
 Error HelperThread::start(std::function<void()> work, const std::function<void(pid_t)>& open_files) {
-  // Signals belong to the application's threads.
-  sigset_t all, before;
-  sigfillset(&all);
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   Error error;
   runs_.store(1, std::memory_order_relaxed);
   try {
-    thread_ = std::thread([this, work = std::move(work)] {
+    thread_ = start_own_thread("pinion-helper", [this, work = std::move(work)] {
       prepare_thread();
       while (files_open_.load(std::memory_order_acquire) == 0) futex_wait(files_open_, 0, kNever);
       work();
@@ -73,7 +74,6 @@ Error HelperThread::start(std::function<void()> work, const std::function<void(p
                         "cgroup's pids.max, memory for its stack)",
                         failed.what());
   }
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return error;
 }
 

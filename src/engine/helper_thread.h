@@ -18,7 +18,7 @@ class HelperThread {
  public:
   HelperThread(HelperBell& bell, Clock& clock) : bell_(bell), clock_(clock) {}
 
-  /// Starts the thread, which runs `work` after the program's cores and priorities are left behind.
+  /// Starts the thread, which runs `work`.
   /// `open_files` gets the thread's number (0: not known), before start() returns to the program, which may
   /// take any number for its own files from then on; `work` begins after it.
   Error start(std::function<void()> work, const std::function<void(pid_t)>& open_files);
@@ -35,6 +35,15 @@ class HelperThread {
   std::atomic<bool> stopping_{false};
   std::atomic<std::uint32_t> runs_{0};        ///< 1 from the thread's start to the end of all that it does
   std::atomic<std::uint32_t> files_open_{0};  ///< 1: open_files has returned
+};
+
+/// The calling thread has the system's slice meanwhile: it holds locks that other threads wait for.
+class OrdinarySlice {
+ public:
+  OrdinarySlice();
+  ~OrdinarySlice();
+  OrdinarySlice(const OrdinarySlice&) = delete;
+  OrdinarySlice& operator=(const OrdinarySlice&) = delete;
 };
 
 }  // namespace pinion

@@ -6,6 +6,7 @@
 #include "callsite/call_site.h"
 #include "device/kernel/shared_files.h"
 #include "monitor/memory_events.h"
+#include "monitor/userfault.h"
 
 namespace pinion {
 
@@ -29,6 +30,8 @@ Error MemoryWatch::watch(Range range, bool is_held) {
   events_.mark(pages);
   if (!keeps_shared_files_ && !is_held && others_can_cut(pages))
     return Error::make(EPERM, "other users can cut the file that is mapped there");
+  if (userfaultfd_threads() != 0 && !domains_.may_watch_by_userfaultfd())
+    return Error::make(ENOMEM, "watching it by userfaultfd would take mappings that the program may need");
   return monitor_->watch(pages);
 }
 

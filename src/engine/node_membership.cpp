@@ -56,7 +56,7 @@ NodeMembership::NodeMembership(const Options& options, pid_t process) : process_
   settings.every = options.policy_every;
   if (!traits_of(options.retention).registers || !node::Place::needed(settings)) return;
   settings.job = node_key();
-  settings.identity = node::identity_of(process_);
+  settings.identity = node::member_identity_of(process_);
   if (const Error alone = node::Place::enter(settings, place_)) {
     limit_ = share_alone(options, alone);
     return;
@@ -64,8 +64,6 @@ NodeMembership::NodeMembership(const Options& options, pid_t process) : process_
   limit_ = place_->limit();
   if (options.node_limit && limit_ != options.node_limit)
     warn("--node-limit is %s here: a process that came before has said so", SizeText(limit_).text);
-  if (limit_ && node::NodeTable::is_elsewhere_too(settings.directory, settings.job))
-    warn("--node-limit holds in each container by itself: this one has process numbers of its own");
 }
 
 node::Place::Duty NodeMembership::attend(Time now, std::uint64_t transfers, const Need& need,

@@ -1,7 +1,5 @@
 #include "engine/preparation.h"
 
-#include <pthread.h>
-#include <signal.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/utsname.h>
@@ -14,7 +12,10 @@
 #include <new>
 #include <utility>
 
+#include "base/process_mutex.h"
 #include "base/units.h"
+#include "monitor/own_threads.h"
+#include "monitor/userfault.h"
 
 namespace pinion {
 
@@ -30,7 +31,7 @@ constexpr std::size_t kSlice = std::size_t{1} << 20;
 
 /// Preparations under way or ready.
 struct All {
-  Mutex mutex;
+  ProcessMutex mutex;
   std::vector<Preparation*> list;
 };
 /// Never destroyed, and made without allocating: a forked child makes it anew while the allocator may be
@@ -98,7 +99,7 @@ Preparation::Preparation(LeasePath& leases, int domain, CallSite site, const Req
       faults_for_writing_(writes(access_) || !leases.domains().slot(domain).device->capabilities().remote),
       registers_(request.registers),
       began_(monotonic_now()),
-      place_{node::cpus_of_process(), MemoryPolicy::of_this_thread()},
+      place_{node::cpus_of_own_threads(), MemoryPolicy::of_this_thread()},
       pieces_(advised(request.ranges, request.hugepages), first_piece(leases, domain, request.piece_bytes),
               most_in_a_piece(leases, domain)),
       speed_(bounds(leases, domain, request, pieces_, place_.cpus), began_) {}
@@ -112,16 +113,13 @@ std::unique_ptr<Preparation> Preparation::start(LeasePath& leases, int domain, C
   error = check_room(leases, request.ranges);
   if (error) return nullptr;
   std::unique_ptr<Preparation> made(new Preparation(leases, domain, site, request));
-  // The caller counts as a thread of it meanwhile, so that the preparation cannot end before all are
-  // launched.
-  made->begin();
   const bool launched = made->launch(made->speed_.threads());
-  made->finish(this_thread(), {});
+  made->end_launch();
   if (!launched) {
     error = Error::make(EAGAIN, "no thread can be made that prepares memory");
     return nullptr;
   }
-  const MutexLock lock(all().mutex);
+  const ProcessLock lock(all().mutex);
   all().list.push_back(made.get());
   return made;
 }
@@ -139,31 +137,24 @@ Error Preparation::check_room(const LeasePath& leases, const std::vector<Range>&
 }
 
 bool Preparation::launch(unsigned threads) {
-  // Signals belong to the program's threads.
-  sigset_t signals, before;
-  sigfillset(&signals);
-  ::pthread_sigmask(SIG_SETMASK, &signals, &before);
   const MutexLock lock(joining_);
   try {
     for (unsigned i = 0; i < threads; ++i) {
-      begin();
-      threads_.emplace_back([this] { work(); });
+      {
+        const MutexLock counting(mutex_);
+        crew_.join();
+      }
+      threads_.push_back(start_own_thread("pinion-prepare", [this] { work(); }));
     }
   } catch (const std::exception&) {
     finish(this_thread(), {});  // the missing one; fewer will do
   }
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return !threads_.empty();
-}
-
-void Preparation::begin() {
-  const MutexLock lock(mutex_);
-  ++active_;
 }
 
 Preparation::~Preparation() {
   {
-    const MutexLock lock(all().mutex);
+    const ProcessLock lock(all().mutex);
     std::erase(all().list, this);
   }
   cancel();
@@ -226,7 +217,7 @@ bool Preparation::wait(Duration timeout) const {
 }
 
 void Preparation::end_all() {
-  const MutexLock lock(all().mutex);
+  const ProcessLock lock(all().mutex);
   for (Preparation* preparation : all().list) {
     preparation->cancel();
     preparation->join();
@@ -244,7 +235,7 @@ void Preparation::let_all_go(const LeasePath& leases) {
 Preparation* Preparation::next_to_let_go(const LeasePath& leases) {
   // Whoever has the mutex may wait for a thread that waits for the caller.
   if (!all().mutex.try_lock()) return nullptr;
-  const MutexLock lock(all().mutex, std::adopt_lock);
+  const ProcessLock lock(all().mutex, std::adopt_lock);
   for (Preparation* preparation : all().list)
     if (&preparation->leases_ == &leases && preparation->begin_to_let_go()) return preparation;
   return nullptr;
@@ -257,13 +248,13 @@ void Preparation::forget_after_fork() {
 // ---- its threads ----
 
 void Preparation::work() {
-  ::prctl(PR_SET_NAME, "pinion-prepare");
   ::prctl(PR_SET_TIMERSLACK, 1);  // its pauses are short, and many
-  if (place_.cpus.any()) node::run_on(place_.cpus);
   place_.policy.apply();
   ThreadContext* const thread = this_thread();
   Error error;
   if (thread == nullptr) error = Error::make(ENOMEM, "no memory for Pinion's state of a thread");
+  // A fault that the program's own userfaultfd holds back would hold the end of the run up, too.
+  if (!error && program_serves_faults(Look::now)) error = userfaultfd_gave_way();
   FaultPace pace;
   while (!error && !stopped()) {
     if (leaves()) return;
@@ -278,12 +269,10 @@ void Preparation::work() {
   finish(thread, error);
 }
 
-/// True: the search wants fewer threads, and the calling one ends. Others go on.
+/// True: the search wants fewer threads, and the calling one ends.
 bool Preparation::leaves() {
   const MutexLock lock(mutex_);
-  if (active_ <= wanted_) return false;
-  --active_;
-  return true;
+  return crew_.leaves();
 }
 
 /// Sets the number of threads. Called by one of them.
@@ -291,14 +280,14 @@ void Preparation::follow(unsigned threads) {
   unsigned missing = 0;
   {
     const MutexLock lock(mutex_);
-    wanted_ = threads;
-    missing = threads > active_ ? threads - active_ : 0;
+    missing = crew_.want(threads);
   }
   // If no thread can be made, those that work will do.
   if (missing > 0 && !stopped()) static_cast<void>(launch(missing));
 }
 
 Error Preparation::prepare(ThreadContext& thread, FaultPace& pace, const PreparationPieces::Part& part) {
+  if (program_serves_faults(Look::at_times)) return userfaultfd_gave_way();
   if (Error error = fault_in(pace, part.pages)) return error;
   if (stopped() || !part.piece->faulted_in(part.pages)) return {};
   give_way();
@@ -324,6 +313,7 @@ Error Preparation::register_piece(ThreadContext& thread, PreparationPieces::Piec
 Error Preparation::fault_in(FaultPace& pace, Range pages) {
   for (Range slice = pages; !slice.empty() && !stopped();) {
     give_way();
+    if (Error way = userfaultfd_gave_way()) return way;
     slice.end = std::min(pages.end, slice.begin + kSlice);
     Error error = pace.fault_in(slice, faults_for_writing_);
     if (error.code == EFAULT && !writes(access_)) error = pace.fault_in(slice, false);
@@ -346,13 +336,30 @@ void Preparation::give_way() const {
     std::this_thread::sleep_for(std::chrono::microseconds(200));
 }
 
+/// Ends the work of a thread.
 void Preparation::finish(ThreadContext* thread, const Error& error) {
-  bool failed = false;
   {
     const MutexLock lock(mutex_);
     if (error && !error_) error_ = error;
     if (error) cancel();
-    if (--active_ > 0) return;
+    if (!crew_.end()) return;
+  }
+  end(thread);
+}
+
+void Preparation::end_launch() {
+  {
+    const MutexLock lock(mutex_);
+    if (!crew_.end_launch()) return;
+  }
+  end(this_thread());
+}
+
+/// For the last of the crew.
+void Preparation::end(ThreadContext* thread) {
+  bool failed = false;
+  {
+    const MutexLock lock(mutex_);
     const bool ready = prepared_.load(std::memory_order_relaxed) == pieces_.bytes();
     if (!ready && !error_) error_ = Error::make(ECANCELED, "the preparation was cancelled");
     failed = static_cast<bool>(error_);
@@ -366,12 +373,13 @@ void Preparation::finish(ThreadContext* thread, const Error& error) {
 }
 
 void Preparation::roll_back(ThreadContext& thread) {
+  // Whoever sees the last registration gone sees no bytes prepared.
+  prepared_.store(0, std::memory_order_relaxed);
   pieces_.for_each([&](PreparationPieces::Piece& piece) {
     if (!piece.leased) return;
     piece.leased = false;
     leases_.undo(thread, piece.transfer);
   });
-  prepared_.store(0, std::memory_order_relaxed);
 }
 
 bool Preparation::begin_to_let_go() {

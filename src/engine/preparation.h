@@ -20,6 +20,7 @@
 #include "device/kernel/memory_policy.h"
 #include "engine/fault_pace.h"
 #include "engine/lease_path.h"
+#include "engine/preparation_crew.h"
 #include "engine/preparation_pieces.h"
 #include "engine/preparation_speed.h"
 #include "node/cores.h"
@@ -78,7 +79,6 @@ class Preparation {
   /// Checks that the limit can hold the ranges, before anything is done with them.
   static Error check_room(const LeasePath& leases, const std::vector<Range>& ranges);
   bool launch(unsigned threads);
-  void begin();
   void join();
   void work();
   bool leaves();
@@ -89,6 +89,8 @@ class Preparation {
   void worked(std::size_t bytes);
   void give_way() const;
   void finish(ThreadContext* thread, const Error& error);
+  void end_launch();
+  void end(ThreadContext* thread);
   void roll_back(ThreadContext& thread);
   static Preparation* next_to_let_go(const LeasePath& leases);
   bool begin_to_let_go();
@@ -111,8 +113,7 @@ class Preparation {
   std::vector<std::thread> threads_ GUARDED_BY(joining_);
   mutable Mutex mutex_;
   mutable ConditionVariable ended_;
-  unsigned active_ GUARDED_BY(mutex_) = 0;    ///< threads
-  unsigned wanted_ GUARDED_BY(mutex_) = ~0U;  ///< more of them leave
+  PreparationCrew crew_ GUARDED_BY(mutex_);
   bool over_ GUARDED_BY(mutex_) = false;
   bool going_ GUARDED_BY(mutex_) = false;  ///< let_all_go() rolls it back
   Error error_ GUARDED_BY(mutex_);         ///< why it is not ready

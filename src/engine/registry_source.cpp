@@ -98,13 +98,14 @@ bool RegistrySource::by_steps(ThreadContext& thread, Range request, Access acces
       counters.bounced.add(1);
       counters.bounced_bytes.add(record.bytes);
     }
+    // The log has the refusals for want of room alone: reports tell them from memory that no device
+    // registers.
+    if (!is_short) record.kind = runlog::EventKind::none;
     if (refusal == Refusal::charge) {
       bounce_.charge(thread, record, result.error);
       return true;
     }
-    // The use is over as far as Pinion sees it, but retention learns from it, except where memory was
-    // missing.
-    if (result.error.code == EFAULT) record.kind = runlog::EventKind::none;
+    // The use is over as far as Pinion sees it, but retention learns from one that lacked room.
     release(thread, transfer);
     return false;
   }
@@ -134,6 +135,14 @@ bool RegistrySource::refuse_impossible(ThreadContext& thread, Transfer& transfer
   if (refusal == Refusal::charge) return true;
   release(thread, transfer);
   return false;
+}
+
+void RegistrySource::note_open(ThreadContext& thread, const Transfer& transfer) {
+  if (transfer.unrecorded || transfer.counted_at != 0 || thread.ring.size() == thread.ring.capacity()) return;
+  Record record = transfer.record;
+  record.end = ticks_now();
+  record.set_region({});  // the region stays leased
+  trail_.push(thread, record);
 }
 
 void RegistrySource::release_recorded(ThreadContext& thread, Transfer& transfer) {

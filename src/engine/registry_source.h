@@ -110,6 +110,9 @@ class RegistrySource {
 
   // ---- all others ----
 
+  /// Leaves the record of a lease that lasts beyond the run, up to now. A full ring goes without.
+  void note_open(ThreadContext& thread, const Transfer& transfer);
+
   /// Records a use that its front serves without a registration; release() ends it.
   void observe(ThreadContext& thread, int domain, const CallPoint& call, Range request, Access access,
                Transfer& transfer);

@@ -1,10 +1,12 @@
 #include "engine/run_memory.h"
 
+#include "base/process_mutex.h"
+
 namespace pinion {
 
 namespace {
 
-constinit Mutex g_mutex;  ///< guards the list
+constinit ProcessMutex g_mutex;  ///< guards the list
 constinit RunMemory* g_spare = nullptr;
 
 }  // namespace
@@ -13,7 +15,7 @@ constinit RunMemory* g_spare = nullptr;
 RunMemory& RunMemory::take() NO_THREAD_SAFETY_ANALYSIS {
   RunMemory* memory = nullptr;
   {
-    const MutexLock lock(g_mutex);
+    const ProcessLock lock(g_mutex);
     memory = g_spare;
     if (memory) g_spare = memory->next_spare;
   }
@@ -26,14 +28,12 @@ RunMemory& RunMemory::take() NO_THREAD_SAFETY_ANALYSIS {
 }
 
 void RunMemory::give(RunMemory& memory) {
-  const MutexLock lock(g_mutex);
+  const ProcessLock lock(g_mutex);
   memory.next_spare = g_spare;
   g_spare = &memory;
 }
 
-void RunMemory::abandon_after_fork() {
-  g_mutex.free_in_child();
-  g_spare = nullptr;
-}
+/// The child's only thread needs no lock.
+void RunMemory::abandon_after_fork() NO_THREAD_SAFETY_ANALYSIS { g_spare = nullptr; }
 
 }  // namespace pinion

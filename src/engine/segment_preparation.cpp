@@ -44,7 +44,7 @@ void SegmentPreparation::prepare_next(int number) {
   for (;;) {
     const Range wanted = arena_.devices().take_wanted();
     if (wanted.empty()) return;
-    heap_.cut_unused(wanted.begin);
+    if (!heap_.cut_unused(wanted.begin)) continue;  // its blocks have gone
     segment_ = arena_.devices().at(wanted.begin);
     if (segment_.empty() || !has_room(segment_)) continue;
     Error error;

@@ -11,6 +11,8 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/loaded_objects.h"
+
 namespace pinion {
 
 namespace {
@@ -118,12 +120,17 @@ std::vector<runlog::ModuleEntry> modules_with(const std::vector<std::uint64_t>& 
     const std::vector<std::uint64_t>& addresses;
     std::vector<runlog::ModuleEntry> found;
   } search{addresses, {}};
-  ::dl_iterate_phdr(
+  // Visits allocate nothing. Who loads more meanwhile is left out.
+  std::size_t objects = 0;
+  for_each_loaded_object([&](const LoadedObject&) { return ++objects, false; });
+  search.found.reserve(objects);
+  own_dl_iterate_phdr()(
       [](dl_phdr_info* info, std::size_t, void* data) {
         Search& search = *static_cast<Search*>(data);
         runlog::ModuleEntry module = module_of(*info);
         const auto inside = [&](std::uint64_t a) { return a >= module.begin && a < module.end; };
         if (std::none_of(search.addresses.begin(), search.addresses.end(), inside)) return 0;
+        if (search.found.size() == search.found.capacity()) return 1;
         copy_path(module.path, info->dlpi_name);
         search.found.push_back(module);
         return 0;

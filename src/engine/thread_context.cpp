@@ -5,6 +5,8 @@
 
 #include <new>
 
+#include "engine/thread_end.h"
+
 namespace pinion {
 
 namespace {
@@ -16,9 +18,12 @@ pthread_key_t g_key;
 bool g_has_key = false;  ///< the program may have taken them all
 pthread_once_t g_key_once = PTHREAD_ONCE_INIT;
 
+constinit std::atomic<void (*)(ThreadContext&)> g_end{nullptr};
+
 void leave(void* left) {
-  this_thread_context = nullptr;
   auto* context = static_cast<ThreadContext*>(left);
+  if (const auto end = g_end.load(std::memory_order_relaxed)) end(*context);
+  this_thread_context = nullptr;
   context->state.store(ThreadContext::State::left, std::memory_order_release);
 }
 
@@ -77,6 +82,8 @@ std::uint64_t leases_out_at(std::size_t place) {
       visit(thread->counted().at[place]);
   });
 }
+
+void watch_thread_ends(void (*end)(ThreadContext&)) { g_end.store(end, std::memory_order_relaxed); }
 
 bool is_forked_child() { return g_forked.load(std::memory_order_relaxed); }
 

@@ -15,6 +15,7 @@
 #include "placement/arena.h"
 #include "registry/recent_regions.h"
 #include "retention/record.h"
+#include "runlog/format.h"
 
 namespace pinion {
 
@@ -78,6 +79,12 @@ struct LeaseCounts {
   LeaseCount at[kCountedPlaces];
 };
 
+/// The program's registrations that Pinion passed on.
+struct PassedCounters {
+  Counter counts[runlog::kPassedReasons], bytes[runlog::kPassedReasons];  ///< by runlog::PassedFor
+  Counter strict_ticks;  ///< in those whose keys end with them
+};
+
 struct ThreadContext {
   enum class State : std::uint32_t { live, left };
 
@@ -86,7 +93,7 @@ struct ThreadContext {
   int depth = 0;  ///< inside how many intercepted calls the thread is: only the outermost is looked at
   ThreadCounters counters[kMostDomains];
 
-  Counter strict_ticks;  ///< in registrations that passed by because their keys are strict
+  PassedCounters passed;
   RecentRegions recent;
   Ring<Record, 256> ring;
   // Read by the helper at every look, on a line of its own.

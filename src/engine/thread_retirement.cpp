@@ -68,7 +68,7 @@ void ThreadRetirement::let_idle_go(ThreadContext& thread) {
 
 bool ThreadRetirement::retire_for(ThreadContext& thread, std::uint64_t bytes) {
   const Budget& budget = domains_.table().budget();
-  const std::uint64_t most = budget.most_bytes(), regions = budget.limits().regions;
+  const std::uint64_t most = budget.most_bytes(), regions = budget.most_regions();
   unshare(thread, kAllDomains);
   bool any = false;
   for (int i = 0; i < domains_.count(); ++i)

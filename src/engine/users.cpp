@@ -4,8 +4,8 @@
 #include <new>
 
 #include "base/held_signals.h"
-#include "base/mutex.h"
 #include "base/process.h"
+#include "base/process_mutex.h"
 #include "engine/engine.h"
 #include "engine/preparation.h"
 
@@ -14,7 +14,7 @@ namespace pinion {
 namespace {
 
 struct Users {
-  Mutex mutex;  ///< keeps starting and stopping apart, too
+  ProcessMutex mutex;  ///< keeps starting and stopping apart, too
   int count GUARDED_BY(mutex) = 0;
   /// The first of them started the engine, so the last one stops it.
   bool started_here GUARDED_BY(mutex) = false;
@@ -33,7 +33,7 @@ Error Engine::join(const Options& options, const JobPlace& place, bool insist) {
   static const int handler = pthread_atfork(nullptr, nullptr, forget_users_after_fork);
   if (handler != 0) return Error::make(handler, "no memory for a fork handler");
   const HeldSignals held;
-  const MutexLock lock(g_users.mutex);
+  const ProcessLock lock(g_users.mutex);
   if (Engine* engine = running()) {
     const std::string runs = format_options(engine->options());
     const std::string wanted = format_options(options);
@@ -55,7 +55,7 @@ Error Engine::join(const Options& options, const JobPlace& place, bool insist) {
 
 Error Engine::leave() {
   const HeldSignals held;
-  const MutexLock lock(g_users.mutex);
+  const ProcessLock lock(g_users.mutex);
   if (g_users.count == 0)
     return Error::make(EINVAL, "Pinion was not started in this process, or stopped already");
   if (--g_users.count > 0 || !g_users.started_here) return {};

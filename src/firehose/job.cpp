@@ -10,7 +10,6 @@
 #include <new>
 #include <string>
 
-#include "base/held_signals.h"
 #include "firehose/bucket_choice.h"
 #include "firehose/courier.h"
 #include "firehose/data_message.h"
@@ -18,6 +17,7 @@
 #include "firehose/peer_service.h"
 #include "firehose/remote_access.h"
 #include "firehose/strategy.h"
+#include "monitor/own_threads.h"
 
 namespace pinion::firehose {
 
@@ -142,9 +142,9 @@ Error Job::close() {
 }
 
 void Job::start_threads() {
-  const HeldSignals held;
-  agent_ = std::thread([this] { run_agent(); });
-  if (ways_.endpoint->capabilities().automatic_progress) progress_ = std::thread([this] { run_progress(); });
+  agent_ = start_own_thread("pinion-firehose", [this] { run_agent(); });
+  if (ways_.endpoint->capabilities().automatic_progress)
+    progress_ = start_own_thread("pinion-progress", [this] { run_progress(); });
 }
 
 void Job::stop_threads() {
@@ -258,7 +258,6 @@ Time Job::work() try {
 }
 
 void Job::run_agent() {
-  ::prctl(PR_SET_NAME, "pinion-firehose");
   while (!stop_.load()) {
     const std::uint32_t seen = ways_.bell.rings();
     ways_.bell.wait(seen, work());
@@ -266,7 +265,6 @@ void Job::run_agent() {
 }
 
 void Job::run_progress() {
-  ::prctl(PR_SET_NAME, "pinion-progress");
   while (!stop_.load())
     if (ways_.endpoint->progress() == 0) ways_.endpoint->wait(kLook);
 }

@@ -5,6 +5,7 @@
 #include <deque>
 #include <string>
 
+#include "base/process_mutex.h"
 #include "firehose/outbox.h"
 #include "monitor/memory_events.h"
 
@@ -37,9 +38,9 @@ void count(Time since, TypicalTime& typical, Duration& sum) {
 /// Keeps the object reachable for ever.
 template <class T>
 T& kept(T* object) {
-  static Mutex mutex;
+  static ProcessMutex mutex;
   static std::deque<T*>* const all = new std::deque<T*>;
-  const MutexLock lock(mutex);
+  const ProcessLock lock(mutex);
   return *all->emplace_back(object);
 }
 

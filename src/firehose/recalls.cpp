@@ -4,7 +4,6 @@
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 #include <time.h>
 
 #include <algorithm>
@@ -13,6 +12,7 @@
 #include "engine/peer_memory.h"
 #include "firehose/pins.h"
 #include "monitor/memory_calls.h"
+#include "monitor/own_process.h"
 #include "monitor/system_call.h"
 #include "transfer/endpoint/progressing.h"
 
@@ -34,13 +34,8 @@ unsigned watch_forks() {
 /// Writes zeros over the page; false where that is impossible.
 bool clear_page(Address page) {
   alignas(64) static const char zeros[4096] = {};
-  const long self = raw_system_call(SYS_getpid, {});
-  for (Address at = page; at < page + page_size(); at += sizeof zeros) {
-    const iovec from{const_cast<char*>(zeros), sizeof zeros};
-    const iovec to{reinterpret_cast<void*>(at), sizeof zeros};
-    if (is_error(raw_system_call(SYS_process_vm_writev, arguments_of(self, &from, 1, &to, 1, 0))))
-      return false;
-  }
+  for (Address at = page; at < page + page_size(); at += sizeof zeros)
+    if (is_error(write_memory(at, zeros, sizeof zeros))) return false;
   return true;
 }
 

@@ -1,6 +1,7 @@
-// Definitions of functions in loaded objects, read from the objects' symbol tables, where dlsym() fails, or
-// cannot be called yet. Any thread, also before constructors have run. Never from hooks: dl_iterate_phdr
-// takes the dynamic linker's lock.
+// Definitions of functions in loaded objects, read from the objects' symbol tables: nothing is called that
+// another library could replace, and no error is left for dlerror(). Any thread, also before constructors
+// have run. Never from hooks (base/loaded_objects.h). The definition that a caller would have met without the
+// preload is found by scopes.h.
 #pragma once
 
 #include <atomic>
@@ -11,6 +12,9 @@ namespace pinion {
 
 /// The loaded segment that holds `code`; empty: none.
 Range segment_around(const void* code);
+/// The path of the object that holds `code`: empty for the program, "?" where there is none. The dynamic
+/// linker's own text, which stays with the object.
+const char* file_around(const void* code);
 /// Whether the address lies in a loaded segment of code.
 bool is_code(const void* address);
 

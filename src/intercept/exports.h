@@ -2,7 +2,10 @@
 // from hooks.
 #pragma once
 
+#include <atomic>
+
 #include "intercept/definitions.h"
+#include "intercept/scopes.h"
 
 #define PINION_EXPORT __attribute__((visibility("default")))
 
@@ -13,17 +16,14 @@ namespace pinion {
 using Dlsym = void* (*)(void*, const char*);
 Dlsym real_dlsym();
 
-/// The next definition of `name` behind this library, or else one of a library that was loaded for its user
-/// alone (RTLD_LOCAL), as plugins are; null where there is none.
-void* find_next_definition(const char* name);
-/// Finds the definition that is to be called next. Ends the process where it is missing.
+/// Finds the definition that is to be called next, whoever calls. Ends the process where it is missing.
 void* next_definition(const char* name);
-
-/// The library in which that definition is, as a handle of dlopen() that is never closed; null where there is
-/// none.
-void* library_that_defines(const char* name);
 
 template <class Function>
 using NextFunction = FoundFunction<Function, next_definition>;
 
 }  // namespace pinion
+
+/// Found when the preload is relocated, before anybody asks; null until then. (mpi/lookup.S reads it as a
+/// pointer.)
+extern "C" [[gnu::visibility("hidden")]] constinit std::atomic<pinion::Dlsym> pinion_real_dlsym;

@@ -3,17 +3,17 @@
 #include "intercept/definitions.h"
 #include "intercept/exports.h"
 
-namespace pinion {
+constinit std::atomic<pinion::Dlvsym> pinion_real_dlvsym{nullptr};
 
-using Dlvsym = void* (*)(void*, const char*, const char*);
+namespace pinion {
 
 extern "C" {
 
-/// Null until it is first needed.
-[[gnu::visibility("hidden"), gnu::used]] Dlvsym pinion_real_dlvsym = nullptr;
-
+/// Finds it at its first use, where the relocation of the preload did not (visible_names.cpp).
 [[gnu::visibility("hidden"), gnu::used]] Dlvsym pinion_find_dlvsym() {
-  return pinion_real_dlvsym = reinterpret_cast<Dlvsym>(libc_definition("dlvsym"));
+  const auto found = reinterpret_cast<Dlvsym>(libc_definition("dlvsym"));
+  pinion_real_dlvsym.store(found, std::memory_order_relaxed);
+  return found;
 }
 
 /// Called for names that begin with i or cu (lookup.S).
@@ -31,7 +31,8 @@ extern "C" {
 
 void* look_up(void* library, const char* name, const char* version) {
   if (version == nullptr) return real_dlsym()(library, name);
-  return (pinion_real_dlvsym ? pinion_real_dlvsym : pinion_find_dlvsym())(library, name, version);
+  const Dlvsym known = pinion_real_dlvsym.load(std::memory_order_relaxed);
+  return (known ? known : pinion_find_dlvsym())(library, name, version);
 }
 
 }  // namespace pinion

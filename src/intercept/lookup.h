@@ -4,9 +4,12 @@
 // Any thread; not from hooks.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 
 namespace pinion {
+
+using Dlvsym = void* (*)(void*, const char*, const char*);
 
 /// An answer in two registers.
 struct Answer {
@@ -33,3 +36,6 @@ Answer answer(const Question& question);
 }
 
 }  // namespace pinion
+
+/// Like pinion_real_dlsym (exports.h). (lookup.S reads it as a pointer.)
+extern "C" [[gnu::visibility("hidden")]] constinit std::atomic<pinion::Dlvsym> pinion_real_dlvsym;

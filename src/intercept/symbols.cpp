@@ -4,6 +4,7 @@
 //
 // Owns one pointer: to the replacements of libpinion.so, until another copy of that code (linked into a
 // command or a test) sets its own. May be called before this library's constructor, by those of others.
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/shm.h>
@@ -28,11 +29,14 @@ PINION_EXPORT void pinion_symbols_lead_to(const LibcReplacements* target) {
   pinion_symbols_target.store(target);
 }
 
+/// The definition behind this library's, in the order of loading. Asked for by name likewise.
+PINION_EXPORT void* pinion_symbols_behind(const char* name) { return dlsym(RTLD_NEXT, name); }
+
 }  // extern "C"
 
 namespace {
 
-[[gnu::constructor]] void start() { pinion::chain_libc_behind_symbols(); }
+[[gnu::constructor]] void start() { pinion::chain_behind_symbols(pinion_symbols_behind); }
 
 const LibcReplacements& target() { return *pinion_symbols_target.load(std::memory_order_acquire); }
 

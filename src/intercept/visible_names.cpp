@@ -3,8 +3,11 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include "base/elf_object.h"
+#include "base/loaded_objects.h"
 #include "intercept/cuda/calls.h"
-#include "intercept/elf_object.h"
+#include "intercept/exports.h"
+#include "intercept/lookup.h"
 #include "intercept/mpi/entries.h"
 #include "monitor/system_call.h"
 
@@ -193,34 +196,131 @@ void write_names() {
   correct_references<library>();
 }
 
+// ---- the functions behind dlsym and dlvsym, and the whole preload where Pinion is off ----
+
+/// The address of the symbol; null: it is neither a function nor a variable.
+void* address_of(const ElfW(Sym) * symbol, ElfW(Addr) base) {
+  if (symbol == nullptr) return nullptr;
+  const auto type = ELF64_ST_TYPE(symbol->st_info);
+  return type == STT_FUNC || type == STT_OBJECT ? __builtin_bit_cast(void*, base + symbol->st_value)
+                                                : nullptr;
+}
+
+/// The first definition of the name behind the preload, or else of any other object. Libraries that load
+/// libcuda for themselves have variables of its names.
+void* definition_behind(const SymbolName& name) {
+  bool is_behind = false;
+  void *behind = nullptr, *anywhere = nullptr;
+  for (const link_map* map = _r_debug.r_map; map != nullptr && behind == nullptr; map = map->l_next) {
+    if (map->l_ld == _DYNAMIC) {
+      is_behind = true;
+      continue;
+    }
+    void* const found = address_of(ElfObject(map->l_addr, map->l_ld).definition(name), map->l_addr);
+    if (is_behind) behind = found;
+    if (anywhere == nullptr) anywhere = found;
+  }
+  return behind != nullptr ? behind : anywhere;
+}
+
+/// The value of a variable of the environment, as the kernel gave it to the process; null: it is unset. The C
+/// library knows none yet; the dynamic linker keeps the place on the stack.
+const char* initial_variable(const char* name) {
+  char** words = nullptr;
+  for_each_other_object([&](const ElfObject& object, ElfW(Addr) base) {
+    const ElfW(Sym)* const stack = object.definition(SymbolName("__libc_stack_end"));
+    if (stack != nullptr) words = *reinterpret_cast<char***>(base + stack->st_value);
+  });
+  if (words == nullptr) return nullptr;
+  const auto arguments = *reinterpret_cast<const std::size_t*>(words);
+  for (char** variable = words + 1 + arguments + 1; *variable != nullptr; ++variable) {
+    const char *text = *variable, *rest = name;
+    while (*rest != '\0' && *text == *rest) ++text, ++rest;
+    if (*rest == '\0' && *text == '=') return text + 1;
+  }
+  return nullptr;
+}
+
+/// Whether the list of options says `off`, by its last word about it.
+bool says_off(const char* options) {
+  bool off = false;
+  const auto is = [&](const char* word) {
+    const char* text = options;
+    while (*word != '\0' && *text == *word) ++text, ++word;
+    return *word == '\0' && (*text == ',' || *text == '\0');
+  };
+  while (*options != '\0') {
+    if (is("off") || is("off=yes")) off = true;
+    if (is("on") || is("off=no")) off = false;
+    while (*options != '\0' && *options != ',') ++options;
+    if (*options == ',') ++options;
+  }
+  return off;
+}
+
+/// Commands below another root directory are started without the preload, also where Pinion is off.
+bool is_kept(const char* name) { return is_same(name, "chroot"); }
+
+/// Takes the preload's names out of sight. References of objects that are relocated before it lead on.
+void hide_all() {
+  const ElfW(Addr) base = own_base();
+  const ElfObject own(base, _DYNAMIC);
+  for_each_other_object([&](const ElfObject& object, ElfW(Addr) other) {
+    if (other == 0) return;  // the program itself, which is relocated last
+    object.for_each_slot([&](ElfW(Addr) * slot, ElfW(Addr) addend, const ElfW(Sym) & symbol) {
+      const SymbolName name(object.name_of(symbol));
+      const ElfW(Sym)* const ours = own.definition(name);
+      if (ours == nullptr || *slot - addend != base + ours->st_value || is_kept(name.text)) return;
+      const auto next = reinterpret_cast<ElfW(Addr)>(definition_behind(name));
+      if (next != 0 || ELF64_ST_BIND(symbol.st_info) == STB_WEAK)
+        set_slot(other, slot, next != 0 ? next + addend : 0);
+    });
+  });
+  Symbols ours;
+  const auto widen = [&](ElfW(Sym) * symbol) {
+    if (ours.first == nullptr || symbol < ours.first) ours.first = symbol;
+    if (symbol > ours.last) ours.last = symbol;
+  };
+  own.for_each_definition(widen);
+  if (ours.first == nullptr || !protect(ours.first, ours.last + 1, PROT_READ | PROT_WRITE)) return;
+  own.for_each_definition([&](ElfW(Sym) * symbol) {
+    if (!is_kept(own.name_of(*symbol))) symbol->st_value = 0;  // as good as undefined
+  });
+  protect(ours.first, ours.last + 1, PROT_READ);
+}
+
+void find_lookups() {
+  pinion_real_dlsym.store(reinterpret_cast<Dlsym>(definition_behind(SymbolName("dlsym"))),
+                          std::memory_order_relaxed);
+  pinion_real_dlvsym.store(reinterpret_cast<Dlvsym>(definition_behind(SymbolName("dlvsym"))),
+                           std::memory_order_relaxed);
+}
+
+/// Notes where the objects end that the program starts with.
+void mark_start() {
+  for (const link_map* map = _r_debug.r_map; map != nullptr; map = map->l_next)
+    last_object_at_start = map->l_ld;
+}
+
 [[gnu::constructor]] void start() { g_started = true; }
 
 /// Calls f(object, base) for each loaded object other than the preload, until it returns true.
 template <class F>
-void for_each_loaded_object(F f) {
+void for_each_other_object_now(F f) {
   if (!g_started) {
     bool done = false;
     for_each_other_object([&](const ElfObject& object, ElfW(Addr) base) { done = done || f(object, base); });
     return;
   }
-  dl_iterate_phdr(
-      [](dl_phdr_info* info, std::size_t, void* data) {
-        for (unsigned i = 0; i < info->dlpi_phnum; ++i) {
-          if (info->dlpi_phdr[i].p_type != PT_DYNAMIC) continue;
-          const auto* const dynamic =
-              reinterpret_cast<const ElfW(Dyn)*>(info->dlpi_addr + info->dlpi_phdr[i].p_vaddr);
-          if (dynamic == _DYNAMIC) return 0;
-          return (*static_cast<F*>(data))(ElfObject(info->dlpi_addr, dynamic), info->dlpi_addr) ? 1 : 0;
-        }
-        return 0;
-      },
-      &f);
+  for_each_loaded_object([&](const LoadedObject& object) {
+    return object.dynamic() != _DYNAMIC && object.dynamic() != nullptr && f(object.tables(), object.base());
+  });
 }
 
 /// Whether a loaded object other than the preload defines the name now.
 bool is_defined(const SymbolName& name) {
   bool found = false;
-  for_each_loaded_object(
+  for_each_other_object_now(
       [&](const ElfObject& object, ElfW(Addr)) { return found = object.defines(name), found; });
   return found;
 }
@@ -239,7 +339,7 @@ bool is_being_bound(const ElfObject& object, const SymbolName& name) {
 ElfW(Addr) variable_of(const SymbolName& name) {
   ElfW(Addr) variable = 0;
   bool is_function = false, is_bound = false;
-  for_each_loaded_object([&](const ElfObject& object, ElfW(Addr) base) {
+  for_each_other_object_now([&](const ElfObject& object, ElfW(Addr) base) {
     const ElfW(Sym)* const found = object.definition(name);
     if (found == nullptr) return false;
     if (!is_variable(*found)) return is_function = true, false;
@@ -261,8 +361,15 @@ extern "C" {
 
 /// Called once, while the preload is relocated (mpi/entries.S).
 [[gnu::visibility("hidden"), gnu::used]] void* pinion_write_names() {
-  write_names<NamesOf::mpi>();
-  write_names<NamesOf::cuda>();
+  find_lookups();
+  const char* const options = initial_variable("PINION");
+  if (options != nullptr && says_off(options)) {
+    hide_all();
+  } else {
+    write_names<NamesOf::mpi>();
+    write_names<NamesOf::cuda>();
+  }
+  mark_start();
   return pinion_mpi_first_entry;
 }
 

@@ -12,6 +12,9 @@
 //
 // A library that loads libcuda by itself may keep its functions in variables of their names. Such a name
 // leads to the variable, as it would without us.
+//
+// At the same moment the functions behind dlsym and dlvsym are found (exports.h), and the end of the start's
+// objects is noted (scopes.h). Where PINION says `off`, all names but chroot leave the table.
 #pragma once
 
 namespace pinion {

@@ -39,6 +39,14 @@ std::size_t landing_pad_bytes(const std::byte* code) {
 
 namespace {
 
+/// A patcher keeps threads out of the function while it writes the rest: by a jump to itself (UCX, for 50
+/// ms), or by a breakpoint.
+bool is_held(const std::byte* code) {
+  constexpr std::uint16_t kJumpToItself = 0xfeeb;
+  constexpr std::byte kBreakpoint{0xcc};
+  return read_as<std::uint16_t>(code) == kJumpToItself || *code == kBreakpoint;
+}
+
 void encode_branch(std::byte* out, const std::byte* from, const std::byte* to) {
   const auto displacement = static_cast<std::int32_t>(to - (from + 5));
   out[0] = std::byte{0xe9};
@@ -103,6 +111,14 @@ std::size_t landing_pad_bytes(const std::byte* code) {
 }
 
 namespace {
+
+/// A patcher keeps threads out of the function while it writes the rest: by a branch to itself, or by a
+/// breakpoint.
+bool is_held(const std::byte* code) {
+  constexpr std::uint32_t kBranchToItself = 0x14000000, kBreakpoint = 0xd4200000;
+  const auto word = read_as<std::uint32_t>(code);
+  return word == kBranchToItself || (word & 0xffe0001f) == kBreakpoint;
+}
 
 void encode_branch(std::byte* out, const std::byte* from, const std::byte* to) {
   const std::uint32_t branch = 0x14000000u | (static_cast<std::uint32_t>((to - from) >> 2) & 0x03ffffffu);
@@ -256,6 +272,8 @@ Error CodePatch::aim(void* function) {
     return Error::make(ENOENT, "no symbol gives the function's length");
   }
   entry_ = static_cast<std::byte*>(function);
+  if (is_held(entry_) || is_held(entry_ + landing_pad_bytes(entry_)))
+    return Error::make(EAGAIN, "other code is patching the function now");
   displaced_target_ = jump_target(entry_);
   offset_ = displaced_target_ == nullptr ? landing_pad_bytes(entry_) : 0;
   if (offset_ > 0) displaced_target_ = jump_target(entry_ + offset_);
@@ -265,6 +283,7 @@ Error CodePatch::aim(void* function) {
     return Error::make(ENOTSUP, "the function (%zu bytes) has no room for a patch that is one atomic store",
                        static_cast<std::size_t>(symbol->st_size));
   }
+  note_restored();
   std::memcpy(before_.data(), entry_, kEntryBytes);
   if (displaced_target_ != nullptr) return {};
   if (own_code_known_ && own_code_ != before_) {
@@ -275,24 +294,54 @@ Error CodePatch::aim(void* function) {
   return {};
 }
 
+std::size_t CodePatch::level_at_entry() const {
+  const auto* const target = static_cast<const std::byte*>(jump_target(entry_ + offset_));
+  std::size_t level = 0;
+  while (level < kLevels && (target == nullptr || levels_[level].stub.load() != target)) ++level;
+  return level;
+}
+
+void CodePatch::note_restored() {
+  if (!is_applied() || in_place()) return;
+  const std::size_t level = level_at_entry();
+  if (level < used_.load()) used_.store(level + 1, std::memory_order_release);
+}
+
+std::size_t CodePatch::level_wanted() const {
+  const std::size_t used = used_.load();
+  if (!is_applied() || displaced_target_ == nullptr) return 0;
+  for (std::size_t level = 0; level < used; ++level)
+    if (levels_[level].displaced.load() == displaced_target_) return level;  // its patch lies there again
+  return used < kLevels ? used : kLevels - 1;
+}
+
 Error CodePatch::apply(const void* target) {
-  if (stub_ == nullptr) {
+  const std::size_t wanted = level_wanted(), used = used_.load();
+  Level& level = levels_[wanted];
+  if (level.stub.load() == nullptr || level.displaced.load() != displaced_target_) {
     std::byte* const stub = allocate_stub(entry_);
     if (stub == nullptr) return Error::make(ENOMEM, "no free page within a branch's reach of the function");
     if (Error error = change_code(stub, kStubBytes, [&] { encode_stub(stub, target); })) return error;
-    stub_ = stub;
+    level.stub.store(stub);
+    level.displaced.store(displaced_target_);
   }
-  after_ = before_;
-  encode_branch(after_.data() + offset_, entry_ + offset_, stub_);
-  if (Error error = write(after_)) return error;
-  applied_ = true;
+  level.before = level.after = before_;
+  encode_branch(level.after.data() + offset_, entry_ + offset_, level.stub.load());
+  // Before the branch, by which calls may come at once.
+  used_.store(wanted + 1, std::memory_order_release);
+  if (Error error = write(level.after)) {
+    used_.store(used, std::memory_order_release);
+    return error;
+  }
+  applied_.store(true, std::memory_order_release);
   return {};
 }
 
 Error CodePatch::restore() {
   if (!in_place()) return Error::make(EBUSY, "the function was patched by other code since");
-  if (Error error = write(before_)) return error;
-  applied_ = false;
+  if (Error error = write(levels_[used_.load() - 1].before)) return error;
+  applied_.store(false,
+                 std::memory_order_release);  // threads inside of the target go on by what is displaced
   return {};
 }
 
@@ -301,7 +350,8 @@ Range CodePatch::pages() const {
 }
 
 bool CodePatch::in_place() const {
-  return applied_ && std::memcmp(entry_, after_.data(), offset_ + kBranchBytes) == 0;
+  const std::size_t used = used_.load(std::memory_order_acquire);
+  return is_applied() && std::memcmp(entry_, levels_[used - 1].after.data(), offset_ + kBranchBytes) == 0;
 }
 
 Error CodePatch::write(const Entry& content) {

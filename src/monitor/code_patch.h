@@ -6,11 +6,16 @@
 // the same length. So a thread that waits in the kernel inside the function returns to intact code. The usual
 // patch of 13 bytes covers the return address of the system call: installing it crashes threads inside.
 //
-// Called from ordinary code, outside of hooks. The caller serialises the calls for all patches of the
-// process.
+// Others may patch over the branch and keep it as "the original", and put it back when they leave. So each
+// time ours is put on top of other code, it gets a stub of its own: the branch at the entry tells who lies
+// beneath.
+//
+// Called from ordinary code, outside of hooks, but for displaced() and note_restored(). The caller serialises
+// the calls for all patches of the process.
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <cstddef>
 
 #include "base/error.h"
@@ -28,11 +33,23 @@ class CodePatch {
  public:
   /// Chooses where to patch `function`: behind a landing pad (endbr64, bti), or on a jump that other code
   /// has put there. Changes nothing. May be called again after the patch was overwritten. It then accepts
-  /// only the function's own code and jumps of a known form.
+  /// only the function's own code and jumps of a known form. EAGAIN: other code holds the function while it
+  /// patches.
   Error aim(void* function);
 
   /// The target of another library's jump at the entry, after aim(); null if there is none.
   void* displaced_target() const { return displaced_target_; }
+
+  static constexpr std::size_t kLevels = 4;
+  /// The targets of others that lie beneath, from the latest (0) on; null: none there. Any thread, any signal
+  /// handler.
+  void* displaced(std::size_t place) const {
+    const std::size_t used = used_.load(std::memory_order_acquire);
+    return place < used ? levels_[used - 1 - place].displaced.load(std::memory_order_acquire) : nullptr;
+  }
+  /// Looks whether others have put back a branch of ours that they had kept: they are called no more. Any
+  /// thread, any signal handler; before their code can be unloaded.
+  void note_restored();
 
   /// Makes the function jump to `target` (always the same one for one patch). On failure the code is
   /// unchanged.
@@ -40,7 +57,7 @@ class CodePatch {
   /// Puts back the instructions that apply() displaced. Refuses when other code has patched over it since.
   Error restore();
   /// Whether apply() has succeeded and restore() is still due.
-  bool is_applied() const { return applied_; }
+  bool is_applied() const { return applied_.load(std::memory_order_acquire); }
   /// Whether a call of the function still reaches the target.
   bool in_place() const;
   /// The pages that have to be writable before other code can change the entry. Empty before aim().
@@ -60,17 +77,28 @@ class CodePatch {
   static constexpr std::size_t kEntryBytes = 16;
   using Entry = std::array<std::byte, kEntryBytes>;
 
+  /// What lay at the entry when our branch was put there, and the stub of that branch.
+  struct Level {
+    std::atomic<std::byte*> stub{nullptr};
+    std::atomic<void*> displaced{nullptr};
+    Entry before{}, after{};
+  };
+
   Error write(const Entry& content);
+  /// The level whose stub the entry branches to; kLevels: none of them.
+  std::size_t level_at_entry() const;
+  /// The level for what has been aimed at.
+  std::size_t level_wanted() const;
 
   std::byte* entry_ = nullptr;  ///< the function's first byte
   std::size_t offset_ = 0;      ///< of the branch in the entry
   void* displaced_target_ = nullptr;
-  std::byte* stub_ = nullptr;
   Entry own_code_{};  ///< as first seen without a jump
   bool own_code_known_ = false;
-  Entry before_{};  ///< when last aimed
-  Entry after_{};   ///< with our branch
-  bool applied_ = false;
+  Entry before_{};                       ///< when last aimed
+  std::array<Level, kLevels> levels_{};  ///< from the first on
+  std::atomic<std::size_t> used_{0};     ///< of the levels; the last of them is on top
+  std::atomic<bool> applied_{false};
 };
 
 }  // namespace pinion

@@ -20,8 +20,9 @@
 #include <vector>
 
 #include "base/held_signals.h"
-#include "base/mutex.h"
+#include "base/process_mutex.h"
 #include "monitor/memory_events.h"
+#include "monitor/own_threads.h"
 #include "monitor/subscriptions.h"
 #include "monitor/system_call.h"
 
@@ -53,17 +54,12 @@ class Monitor final : public MemorySink {
   // libfabric calls these; start and stop under a mutex of their own, the others under the one of all caches.
 
   void start() {
-    // Signals belong to the application's threads.
-    sigset_t all, before;
-    sigfillset(&all);
-    pthread_sigmask(SIG_SETMASK, &all, &before);
     stopping_.store(false);
     try {
-      teller_ = std::thread([this] { tell(); });
-    } catch (const std::system_error&) {
+      teller_ = start_own_thread("pinion-tell", [this] { tell(); });
+    } catch (const std::exception&) {
       // valid() works without it; stale registrations then stay pinned until libfabric makes room.
     }
-    pthread_sigmask(SIG_SETMASK, &before, nullptr);
   }
 
   void stop() {
@@ -134,7 +130,7 @@ class Monitor final : public MemorySink {
 
 /// Never freed: hooks may be inside it.
 std::atomic<Monitor*> the_monitor{nullptr};
-constinit Mutex importing;
+constinit ProcessMutex importing;
 bool is_imported GUARDED_BY(importing) = false;
 
 fi_ops_mem_monitor operations = {
@@ -155,7 +151,6 @@ fi_ops_mem_monitor operations = {
 
 /// Runs in the child of a fork.
 void abandon_after_fork() {
-  importing.free_in_child();
   if (Monitor* monitor = the_monitor.load()) monitor->abandon_after_fork();
 }
 
@@ -220,7 +215,7 @@ Error import_into(void* library, MonitorKind kind) {
 
 Error import(const void* function, Error (*read_wishes)(Wishes&)) {
   const HeldSignals held;
-  const MutexLock lock(importing);
+  const ProcessLock lock(importing);
   if (is_imported) return {};
   Wishes wishes;
   if (Error bad = read_wishes(wishes)) return bad;

@@ -97,7 +97,6 @@ ConcernedMemory cut_memory(long number, const SystemCallArguments& arguments) {
   const FilePart part = *cut;
   if (part.empty()) return {};
   MappingReader reader;
-  if (!reader.is_open()) return {all_addresses(), {}};
   ConcernedMemory memory;
   for (Mapping mapping; reader.next(mapping);) {
     const Range range = mapped_at(mapping, part);
@@ -112,7 +111,7 @@ ConcernedMemory cut_memory(long number, const SystemCallArguments& arguments) {
     else
       return {all_addresses(), {}};
   }
-  return memory;
+  return reader.failed() ? ConcernedMemory{all_addresses(), {}} : memory;
 }
 
 }  // namespace pinion

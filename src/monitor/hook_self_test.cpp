@@ -17,7 +17,9 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/mutex.h"
+#include "base/loaded_objects.h"
+#include "base/process_mutex.h"
+#include "monitor/own_threads.h"
 #include "monitor/system_call.h"
 #include "monitor/userfault.h"
 
@@ -27,7 +29,7 @@ constinit EventWatch event_watch;
 
 namespace {
 
-constinit Mutex testing;  // guards the eye too
+constinit ProcessMutex testing;  // guards the eye too
 Error (*watch_range)(Range) GUARDED_BY(testing) = nullptr;
 
 /// The self-test's thread holds the mutex, by whose calls the events come.
@@ -142,8 +144,9 @@ Outcome test_mremap_destination() {
   watch(Range::of(to, page));
   void* const moved = mremap(from, page, page, MREMAP_MAYMOVE | MREMAP_FIXED, to);
   const Outcome outcome = expect(Range::of(to, page));
+  // Once each: what was moved lies at `to`, and what was unmapped may be another thread's at once.
   munmap(to, page);
-  munmap(moved == MAP_FAILED ? from : moved, page);
+  if (moved == MAP_FAILED) munmap(from, page);
   return outcome;
 }
 
@@ -192,7 +195,7 @@ Outcome test_brk() {
   // Another thread's malloc may move the break between our growing and shrinking it.
   struct stat threads;
   if (stat("/proc/self/task", &threads) != 0 ||
-      threads.st_nlink != static_cast<nlink_t>(3 + userfaultfd_threads()))
+      threads.st_nlink != static_cast<nlink_t>(3 + userfaultfd_threads() + keeper_threads()))
     return skip("other threads are running");
   const std::size_t bytes = 2 * page_size();
   void* const grown = sbrk(static_cast<std::intptr_t>(bytes));
@@ -259,8 +262,8 @@ constexpr std::size_t kLargeBlock = std::size_t{64}
 /// allocator.
 Range own_mapping(Address block) {
   static const bool glibc_malloc = [] {
-    void* const libc = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
-    return libc != nullptr && dlsym(RTLD_DEFAULT, "malloc") == dlsym(libc, "malloc");
+    const void* const malloc = c_library_function("malloc");
+    return malloc != nullptr && malloc == dlsym(RTLD_DEFAULT, "malloc");
   }();
   if (!glibc_malloc) return {};
   // The two words before a block: the offset in the mapping (for a mapped chunk), and the size with flags.
@@ -337,7 +340,7 @@ Outcome test_thread_exit() {
 }  // namespace
 
 HookReport test_memory_events(Error (*watch)(Range)) {
-  const MutexLock lock(testing);
+  const ProcessLock lock(testing);
   watch_range = watch;
   struct Check {
     const char* name;

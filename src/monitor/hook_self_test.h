@@ -2,7 +2,10 @@
 // arrives. Owns the record in which they note every event.
 #pragma once
 
+#include <algorithm>
+#include <array>
 #include <atomic>
+#include <cstddef>
 #include <vector>
 
 #include "base/range.h"
@@ -10,7 +13,8 @@
 
 namespace pinion {
 
-/// Sees the last event that touches the watched range, on whichever thread.
+/// Sees the events that touch the watched range, on whichever thread. Another thread of the program may get
+/// the address as soon as the test has let it go, and add events of its own.
 class EventWatch {
  public:
   void start(Range range) {
@@ -18,32 +22,50 @@ class EventWatch {
     ended_.clear();
     range_.set(range);
   }
-  void stop() { range_.clear(); }
+  void stop() { range_.set({}); }
   void note_begin(Range r) {
-    if (range_.get().overlaps(r)) begun_.set(r);
+    if (range_.get().overlaps(r)) begun_.add(r);
   }
   void note_end(Range r) {
-    if (range_.get().overlaps(r)) ended_.set(r);
+    if (range_.get().overlaps(r)) ended_.add(r);
   }
-  bool saw(Range r) const { return begun_.get() == r && ended_.get() == r; }
-  bool is_open() const { return !begun_.get().empty() && !(begun_.get() == ended_.get()); }
+  bool saw(Range r) const { return begun_.has(r) && ended_.has(r); }
+  bool is_open() const { return begun_.count() > ended_.count(); }
   /// True if an event has begun and one has ended. One of several (a hook's, and the kernel's of the same
   /// call) may still be under way.
-  bool saw_any() const { return !begun_.get().empty() && !ended_.get().empty(); }
-  Range last() const { return ended_.get(); }
+  bool saw_any() const { return begun_.count() != 0 && ended_.count() != 0; }
+  Range last() const { return ended_.last(); }
 
  private:
-  /// Written by one thread at a time as the self-test is built; atomic so that a stray reader is harmless.
+  /// A torn one equals no range that is looked for.
   struct SharedRange {
     std::atomic<Address> begin{0}, end{0};
     void set(Range r) {
       begin.store(r.begin);
       end.store(r.end);
     }
-    void clear() { set({}); }
     Range get() const { return {begin.load(), end.load()}; }
   };
-  SharedRange range_, begun_, ended_;
+  /// The first and the latest.
+  class Log {
+   public:
+    void clear() { count_.store(0); }
+    void add(Range r) { ranges_[std::min(count_.fetch_add(1), kRanges - 1)].set(r); }
+    std::size_t count() const { return count_.load(); }
+    bool has(Range r) const {
+      const std::size_t known = std::min(count(), kRanges);
+      return std::any_of(ranges_.begin(), ranges_.begin() + known,
+                         [r](const SharedRange& range) { return range.get() == r; });
+    }
+    Range last() const { return count() == 0 ? Range{} : ranges_[std::min(count(), kRanges) - 1].get(); }
+
+   private:
+    static constexpr std::size_t kRanges = 16;
+    std::array<SharedRange, kRanges> ranges_{};
+    std::atomic<std::size_t> count_{0};
+  };
+  SharedRange range_;
+  Log begun_, ended_;
 };
 
 /// Every monitor notes its events here, with and without a watch: a few loads.

@@ -2,12 +2,12 @@
 
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
 
 #include <atomic>
 
 #include "base/assert.h"
 #include "monitor/hook_self_test.h"
+#include "monitor/own_process.h"
 #include "monitor/patch_exposure.h"
 
 namespace pinion {
@@ -28,11 +28,8 @@ Answer begin_event(const MemoryChange& change, Answer (*begin)(const MemoryChang
 }
 
 bool copy_contents(Range from, Address to) {
-  const long self = raw_system_call(SYS_getpid, {});
   while (!from.empty()) {
-    const iovec source{reinterpret_cast<void*>(from.begin), from.bytes()};
-    const iovec target{reinterpret_cast<void*>(to), from.bytes()};
-    const long bytes = raw_system_call(SYS_process_vm_readv, arguments_of(self, &target, 1, &source, 1, 0));
+    const long bytes = read_memory(from.begin, reinterpret_cast<void*>(to), from.bytes());
     if (is_error(bytes) || bytes == 0) return false;
     from.begin += static_cast<std::size_t>(bytes);
     to += static_cast<std::size_t>(bytes);

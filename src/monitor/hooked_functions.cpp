@@ -15,13 +15,13 @@ void* libc_break() {
   return __curbrk;
 }
 
-/// A call that another library's replacement was given. That library may call our entry as "the original";
-/// such a nested call goes to the kernel. Or it makes the system call by syscall(), within the brackets that
-/// are open already.
+/// A call that was given to other code. That may call our entry in its turn, as "the original" or as libc's
+/// function. Or it makes the system call by syscall(), within the brackets that are open already.
 struct Call {
   LibcFunction function;
   SystemCallArguments arguments;
   ConcernedMemory memory;
+  void* code;
   const Call* outer;  ///< interrupted by a signal handler's
 };
 thread_local const Call* chained_call = nullptr;
@@ -36,7 +36,7 @@ long move_break(Address target) {
 /// The other library's answer, turned into the kernel's form.
 long call_chained(LibcFunction function, const SystemCallArguments& a, const ConcernedMemory& memory,
                   void* next) {
-  const Call call{function, a, memory, chained_call};
+  const Call call{function, a, memory, next, chained_call};
   chained_call = &call;
   const long result =
       reinterpret_cast<long (*)(long, long, long, long, long, long)>(next)(a[0], a[1], a[2], a[3],  //
@@ -45,6 +45,24 @@ long call_chained(LibcFunction function, const SystemCallArguments& a, const Con
   const bool failed = hooks[function].returns_word ? result == -1 : static_cast<int>(result) == -1;
   if (failed) return -errno;
   return hooks[function].returns_word ? result : static_cast<int>(result);
+}
+
+/// Whether this call was given to the code; null: to any.
+bool is_given_to(const void* code, LibcFunction function, const SystemCallArguments& arguments) {
+  for (const Call* call = chained_call; call != nullptr; call = call->outer) {
+    const bool is_its = code == nullptr || call->code == code;
+    if (is_its && call->function == function && call->arguments == arguments) return true;
+  }
+  return false;
+}
+
+/// Moves the break as libc's sbrk does: by libc's brk, which others may have redirected alone.
+long move_break_by(std::intptr_t increment, const ConcernedMemory& memory) {
+  const long old_break = to_argument(libc_break());
+  const auto target = incremented_break(increment);
+  if (!target) return -ENOMEM;
+  const long error = increment == 0 ? 0 : call_entry(kBrk, arguments_of(*target), memory);
+  return is_error(error) ? error : old_break;
 }
 
 }  // namespace
@@ -81,10 +99,7 @@ std::optional<Address> incremented_break(std::intptr_t increment) {
 }
 
 bool is_on_its_way(LibcFunction function, const SystemCallArguments& arguments) {
-  for (const Call* call = chained_call; call != nullptr; call = call->outer) {
-    if (call->function == function && call->arguments == arguments) return true;
-  }
-  return false;
+  return is_given_to(nullptr, function, arguments);
 }
 
 bool is_bracketed(const ConcernedMemory& memory) {
@@ -96,19 +111,23 @@ bool is_bracketed(const ConcernedMemory& memory) {
 
 long call_kernel(LibcFunction function, const SystemCallArguments& arguments) {
   if (function == kBrk) return move_break(static_cast<Address>(arguments[0]));
-  if (function == kSbrk) {
-    const long old_break = reinterpret_cast<long>(libc_break());
-    const auto target = incremented_break(arguments[0]);
-    if (!target) return -ENOMEM;
-    const long error = arguments[0] == 0 ? 0 : move_break(*target);
-    return is_error(error) ? error : old_break;
-  }
   return raw_system_call(hooks[function].system_call, arguments);
 }
 
 long call_next(LibcFunction function, const SystemCallArguments& arguments, const ConcernedMemory& memory) {
-  void* const next = hooks[function].next.load(std::memory_order_acquire);
-  return next == nullptr ? call_kernel(function, arguments) : call_chained(function, arguments, memory, next);
+  const Hook& hook = hooks[function];
+  for (std::size_t place = 0; place <= CodePatch::kLevels; ++place) {
+    void* const next = place < CodePatch::kLevels ? hook.patch.displaced(place) : hook.behind.load();
+    if (next != nullptr && !is_given_to(next, function, arguments))
+      return call_chained(function, arguments, memory, next);
+  }
+  return function == kSbrk ? move_break_by(arguments[0], memory) : call_kernel(function, arguments);
+}
+
+long call_entry(LibcFunction function, const SystemCallArguments& arguments, const ConcernedMemory& memory) {
+  void* const entry = hooks[function].entry.load(std::memory_order_acquire);
+  return entry == nullptr ? call_next(function, arguments, memory)
+                          : call_chained(function, arguments, memory, entry);
 }
 
 }  // namespace pinion

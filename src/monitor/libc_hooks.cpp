@@ -1,7 +1,6 @@
 #include "monitor/libc_hooks.h"
 
 #include <dlfcn.h>
-#include <link.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
@@ -15,7 +14,8 @@
 #include <optional>
 #include <utility>
 
-#include "base/mutex.h"
+#include "base/loaded_objects.h"
+#include "base/process_mutex.h"
 #include "monitor/code_patch.h"
 #include "monitor/hook_self_test.h"
 #include "monitor/hooked_change.h"
@@ -26,6 +26,7 @@
 #include "monitor/patch_exposure.h"
 #include "monitor/syscall_entry.h"
 #include "monitor/system_call.h"
+#include "monitor/userfault.h"
 
 namespace pinion {
 namespace {
@@ -55,8 +56,9 @@ bool changes_map(LibcFunction function) {
 
 /// The work of a function's replacement.
 long perform(LibcFunction function, const Arguments& arguments, const ConcernedMemory& memory) {
-  if (is_on_its_way(function, arguments)) return to_libc(call_kernel(function, arguments), errno);
   const int caller_errno = errno;
+  if (is_on_its_way(function, arguments))
+    return to_libc(call_next(function, arguments, memory), caller_errno);
   const long system_call = hooks[function].system_call;
   const long result = bracketed(system_call, arguments, memory, [&](const Arguments& a) {
     const MapChange change(changes_map(function));
@@ -86,16 +88,10 @@ Range libc_code;
 }
 
 void find_libc_code(const void* function) {
-  const auto visit = [](dl_phdr_info* object, std::size_t, void* wanted) {
-    for (const ElfW(Phdr)* segment = object->dlpi_phdr; segment != object->dlpi_phdr + object->dlpi_phnum;
-         ++segment) {
-      const Address begin = object->dlpi_addr + segment->p_vaddr;
-      const Range range{begin, begin + segment->p_memsz};
-      if (segment->p_type == PT_LOAD && range.contains(Range::of(wanted, 1))) libc_code = range;
-    }
-    return 0;
-  };
-  dl_iterate_phdr(visit, const_cast<void*>(function));
+  for_each_loaded_object([&](const LoadedObject& object) {
+    libc_code = object.segment_around(function);
+    return !libc_code.empty();
+  });
 }
 
 #else
@@ -139,7 +135,8 @@ int replace_madvise(void* address, std::size_t length, int advice) {
 
 int replace_brk(void* address) { return static_cast<int>(perform(kBrk, arguments_of(address))); }
 
-/// libc's sbrk calls its brk, which would be enough; but another library's sbrk makes the system call itself.
+/// libc's sbrk calls its brk, which would be enough for us; but another library's sbrk makes the system call
+/// itself.
 void* replace_sbrk(std::intptr_t increment) {
   const auto target = incremented_break(increment);
   return reinterpret_cast<void*>(
@@ -211,15 +208,9 @@ const void* replacement_of(LibcFunction function) {
 // ---- Installing ----
 
 /// Guards the patches too.
-constinit Mutex control;
+constinit ProcessMutex control;
 /// Its begin is null while nothing is installed.
 HookCallbacks installed GUARDED_BY(control);
-
-/// libc itself: the search order of the program may name an interposer first.
-void* libc_handle() {
-  static void* const handle = dlopen("libc.so.6", RTLD_LAZY | RTLD_NOLOAD);
-  return handle;
-}
 
 /// Whether the variable that libc's brk and sbrk share has been found.
 Error check_libc_break() {
@@ -232,10 +223,9 @@ Error check_libc_break() {
 /// brk cannot be patched.
 Error prepare() {
   prepare_memory_calls();
-  // A thread that does not exist in a forked child may have held the mutex.
-  pthread_atfork(nullptr, nullptr, [] { control.free_in_child(); });
+  pthread_atfork(nullptr, nullptr, OwnPatching::forget_in_child);
 #if defined(__SANITIZE_THREAD__)
-  if (libc_handle() != nullptr) find_libc_code(dlsym(libc_handle(), "munmap"));
+  find_libc_code(c_library_function("munmap"));
 #endif
   return check_libc_break();
 }
@@ -248,28 +238,33 @@ const Error& prepared() {
 /// Puts our patch at the function's entry, in front of any jump there.
 Error put_in_place(Hook& hook) REQUIRES(control) {
   if (hook.patch.in_place()) return {};
-  if (libc_handle() == nullptr) return Error::make(ENOENT, "the program has no libc.so.6");
-  void* const function = dlsym(libc_handle(), hook.name);
+  if (c_library_function("munmap") == nullptr) return Error::make(ENOENT, "the program has no libc.so.6");
+  void* const function = c_library_function(hook.name);
   if (function == nullptr) return Error::make(ENOSYS, "this libc has no %s", hook.name);
   if (Error error = hook.patch.aim(function)) return error;
+  if (hook.patch.in_place()) return {};  // others have put back what they displaced
   // The entry of syscall() keeps no frame in which to remember that a call is on its way: were theirs called
   // next, and ours known to it as the original, calls would go round for ever.
   if (&hook == &hooks[kSyscall] && hook.patch.displaced_target() != nullptr)
     return Error::make(EBUSY, "another library has redirected it");
-  // Before the patch, as the replacement may run at once.
-  void* const previous = hook.next.exchange(hook.patch.displaced_target(), std::memory_order_acq_rel);
+  const OwnPatching turn;
+  if (!turn) return Error::make(EAGAIN, "other code is patching libc now");
   expect_exposure_of(hook.patch.pages());
   Error error = hook.patch.apply(replacement_of(static_cast<LibcFunction>(&hook - hooks)));
-  if (error) hook.next.store(previous, std::memory_order_release);
+  if (!error) hook.entry.store(function, std::memory_order_release);
   return error;
 }
 
+/// Whether calls go on to another library's replacement.
+bool is_chained(const Hook& hook) {
+  return hook.patch.displaced(0) != nullptr || hook.behind.load() != nullptr;
+}
+
 HookStatus status_of(const Hook& hook) REQUIRES(control) {
-  if (hook.patch.in_place())
-    return {hook.name, hook.next.load() == nullptr ? HookState::good : HookState::chained, {}};
+  if (hook.patch.in_place()) return {hook.name, is_chained(hook) ? HookState::chained : HookState::good, {}};
   if (hook.refused.code == ENOSYS) return {hook.name, HookState::skipped, hook.refused};
   return {hook.name, HookState::failed,
-          hook.refused ? hook.refused : Error::make(EBUSY, "patched over by other code since")};
+          hook.refused ? hook.refused : Error::make(EAGAIN, "patched over by other code since")};
 }
 
 Error other_callbacks() { return Error::make(EBUSY, "another receiver of the memory events is installed"); }
@@ -293,7 +288,9 @@ LeadTo* symbols_library() {
 }
 
 void lead_symbols_here(const HookCallbacks& callbacks) REQUIRES(control) {
-  chain_libc_behind_symbols();
+  using Behind = void*(const char*);
+  auto* const behind = reinterpret_cast<Behind*>(dlsym(RTLD_DEFAULT, "pinion_symbols_behind"));
+  chain_behind_symbols(behind == nullptr ? c_library_function : behind);  // null: of an earlier build
   call_from_now_on(callbacks);
   symbols_library()(&libc_replacements);
 }
@@ -326,7 +323,7 @@ constinit const LibcReplacements libc_replacements = {
 };
 
 HookReport install_libc_hooks(HookCallbacks callbacks) {
-  const MutexLock lock(control);
+  const ProcessLock lock(control);
   if (installed.begin != nullptr) {
     HookReport report = report_hooks();
     if (!(installed == callbacks)) report.error = other_callbacks();
@@ -343,12 +340,12 @@ HookReport install_libc_hooks(HookCallbacks callbacks) {
 }
 
 bool hooks_call(const HookCallbacks& callbacks) {
-  const MutexLock lock(control);
+  const ProcessLock lock(control);
   return installed == callbacks;
 }
 
 HookReport install_symbols(HookCallbacks callbacks) {
-  const MutexLock lock(control);
+  const ProcessLock lock(control);
   const Error no_break = prepared();
   Error error;
   if (!symbols_are_preloaded())
@@ -368,21 +365,27 @@ bool symbols_are_preloaded() { return symbols_library() != nullptr; }
 
 bool unmap_held_back(Range memory) {
   const int caller_errno = errno;
-  const long result = call_next(kMunmap, arguments_of(memory.begin, memory.bytes()), {memory, {}});
+  const long result = call_entry(kMunmap, arguments_of(memory.begin, memory.bytes()), {memory, {}});
   errno = caller_errno;
   return !is_error(result);
 }
 
-void chain_libc_behind_symbols() {
-  for (Hook& hook : hooks) {
-    void* nobody = nullptr;
-    void* const function = libc_handle() == nullptr ? nullptr : dlsym(libc_handle(), hook.name);
-    if (&hook != &hooks[kSyscall]) hook.next.compare_exchange_strong(nobody, function);
-  }
+bool empty_heard(Range memory) {
+  const int caller_errno = errno;
+  constexpr int kFlags = MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED;
+  const long result =
+      call_entry(kMmap, arguments_of(memory.begin, memory.bytes(), PROT_NONE, kFlags, -1, 0), {memory, {}});
+  errno = caller_errno;
+  return !is_error(result);
+}
+
+void chain_behind_symbols(void* (*definition)(const char*)) {
+  for (Hook& hook : hooks)
+    if (&hook != &hooks[kSyscall]) hook.behind.store(definition(hook.name), std::memory_order_release);
 }
 
 HookReport reinstall_hooks() {
-  const MutexLock lock(control);
+  const ProcessLock lock(control);
   if (installed.begin != nullptr) {
     for (Hook& hook : hooks) {
       if (hook.patch.is_applied()) hook.refused = put_in_place(hook);
@@ -392,7 +395,7 @@ HookReport reinstall_hooks() {
 }
 
 bool hooks_intact() {
-  const MutexLock lock(control);
+  const ProcessLock lock(control);
   return installed.begin != nullptr && std::all_of(std::begin(hooks), std::end(hooks), [](const Hook& hook) {
            return !hook.patch.is_applied() || hook.patch.in_place();
          });
@@ -401,33 +404,32 @@ bool hooks_intact() {
 namespace {
 
 /// UCX may also replace symbols, which leaves the code of libc as it was.
-int is_ucx(dl_phdr_info* object, std::size_t, void*) {
-  return object->dlpi_name != nullptr && std::strstr(object->dlpi_name, "/libucm.so") != nullptr;
-}
+bool is_ucx(const LoadedObject& object) { return std::strstr(object.file(), "/libucm.so") != nullptr; }
 
 }  // namespace
 
 bool others_replace_mremap() {
-  if (dl_iterate_phdr(is_ucx, nullptr) != 0) return true;
-  const MutexLock lock(control);
+  if (for_each_loaded_object(is_ucx)) return true;
+  const ProcessLock lock(control);
   const Hook& hook = hooks[kMremap];
-  const void* const next = hook.next.load(std::memory_order_acquire);
-  if (libc_handle() == nullptr) return next != nullptr;
-  const void* const function = dlsym(libc_handle(), hook.name);
-  if (next != nullptr && next != function) return true;
+  const void* const function = c_library_function(hook.name);
+  const void* const behind = hook.behind.load();
+  if (hook.patch.displaced(0) != nullptr || (behind != nullptr && behind != function)) return true;
+  if (function == nullptr) return false;
   return hook.patch.is_applied() ? !hook.patch.in_place()
                                  : jump_target(static_cast<const std::byte*>(function)) != nullptr;
 }
 
 void uninstall_libc_hooks() {
-  const MutexLock lock(control);
+  const ProcessLock lock(control);
   installed = {};
   MapChanges::set_seen(false);
   stop_reporting_changes();
   report_exposure_to(nullptr);
+  const OwnPatching turn;
   for (Hook& hook : hooks) {
-    // An error means that another patch lies on top of ours; calls that reach us through it are passed on.
-    static_cast<void>(hook.patch.restore());
+    // Ours stays where others patch now, or lie on top: calls that reach it are passed on.
+    if (turn) static_cast<void>(hook.patch.restore());
   }
 }
 
@@ -448,5 +450,6 @@ extern "C" long pinion_memory_system_call(long number, long a0, long a1, long a2
   // A brk that fails returns the break as it is; the kernel's own brk never returns an error.
   if (number == SYS_brk && is_error(result)) result = raw_system_call(SYS_brk, {});
   report_appeared(number, arguments, result);
+  if (number == SYS_userfaultfd && !is_error(result)) userfaultfd_gives_way();
   return to_libc(result, caller_errno);
 }

@@ -91,6 +91,9 @@ bool symbols_are_preloaded();
 /// Makes a munmap that was held back, as its replacement would have made it: other libraries' hooks beneath
 /// see it. Without callbacks. Whether it succeeded. Ordinary code.
 bool unmap_held_back(Range memory);
+/// Puts addresses without memory in place of a mapping, by libc's mmap, so that other libraries' hooks see
+/// it. Without callbacks: the caller's brackets are open. Whether it succeeded. Hooks may call it.
+bool empty_heard(Range memory);
 
 /// Whether calls still reach every applied patch first. Compares a few bytes.
 bool hooks_intact();
@@ -100,7 +103,7 @@ bool hooks_intact();
 bool others_replace_mremap();
 
 /// Puts back on top those patches that others have overwritten since; theirs is called next. Unknown code is
-/// left and reported.
+/// left and reported. EAGAIN: others are patching now, so that a later call may succeed.
 HookReport reinstall_hooks();
 
 /// Takes the callbacks away and restores the entries, if any. An entry that others have patched since is

@@ -33,8 +33,9 @@ struct LibcReplacements {
 };
 extern const LibcReplacements libc_replacements;
 
-/// Has calls that come by symbols go on to libc's own functions, which other libraries may have redirected.
-/// Ordinary code, for the preloaded library's constructor; before it they go to the kernel.
-void chain_libc_behind_symbols();
+/// Has calls that come by symbols go on to the definitions that they would have reached without ours: another
+/// preloaded library's, or libc's own, which others may have redirected. Ordinary code, for the preloaded
+/// library's constructor; before it they go to the kernel.
+void chain_behind_symbols(void* (*definition)(const char*));
 
 }  // namespace pinion

@@ -8,14 +8,16 @@
 #include <cerrno>
 #include <cstdio>
 
-#include "base/mutex.h"
+#include "base/loaded_objects.h"
+#include "base/process_mutex.h"
 #include "monitor/code_patch.h"
+#include "monitor/patch_exposure.h"
 
 namespace pinion {
 
 namespace {
 
-constinit Mutex control;
+constinit ProcessMutex control;
 CodePatch patch GUARDED_BY(control);
 constinit HookCallbacks callbacks;  // written before the patch, and while announcements are off
 
@@ -48,6 +50,7 @@ void announced() {
   const bool loaded = elsewhere || (now == r_debug::RT_CONSISTENT && before == r_debug::RT_ADD);
   if (loaded) loads.fetch_add(1, std::memory_order_seq_cst);
   const bool reported = loaded && loads_are_reported.load(std::memory_order_relaxed);
+  if (now == r_debug::RT_DELETE) note_restored_entries();  // destructors have run; no code has gone yet
   if (now == r_debug::RT_DELETE || elsewhere || reported) call(callbacks.exposed);
   if (before == r_debug::RT_DELETE || elsewhere) call(callbacks.unloaded);
   errno = caller_errno;
@@ -57,18 +60,11 @@ void announced() {
 /// been copied into the program.
 const r_debug* find_debug() {
   const r_debug* found = nullptr;
-  const auto visit_program = [](dl_phdr_info* program, std::size_t, void* result) {
-    for (const ElfW(Phdr)* segment = program->dlpi_phdr; segment != program->dlpi_phdr + program->dlpi_phnum;
-         ++segment) {
-      if (segment->p_type != PT_DYNAMIC) continue;
-      const auto* entry = reinterpret_cast<const ElfW(Dyn)*>(program->dlpi_addr + segment->p_vaddr);
-      for (; entry->d_tag != DT_NULL; ++entry)
-        if (entry->d_tag == DT_DEBUG)
-          *static_cast<const r_debug**>(result) = reinterpret_cast<const r_debug*>(entry->d_un.d_ptr);
-    }
-    return 1;  // the program comes first
-  };
-  dl_iterate_phdr(visit_program, &found);
+  for_each_loaded_object([&](const LoadedObject& program) {
+    for (const ElfW(Dyn)* entry = program.dynamic(); entry != nullptr && entry->d_tag != DT_NULL; ++entry)
+      if (entry->d_tag == DT_DEBUG) found = reinterpret_cast<const r_debug*>(entry->d_un.d_ptr);
+    return true;  // the program comes first
+  });
   return found;
 }
 
@@ -80,7 +76,6 @@ bool shows_namespaces() {
 }
 
 Error prepare() {
-  pthread_atfork(nullptr, nullptr, [] { control.free_in_child(); });
   debug = find_debug();
   namespaces_are_visible = shows_namespaces();
   if (debug == nullptr || debug->r_brk == 0)
@@ -97,6 +92,7 @@ Error put_in_place() REQUIRES(control) {
   if (prepared()) return prepared();
   if (patch.in_place()) return {};
   if (Error error = patch.aim(reinterpret_cast<void*>(debug->r_brk))) return error;
+  if (patch.in_place()) return {};  // others have put back what they displaced
   displaced.store(reinterpret_cast<void (*)()>(patch.displaced_target()), std::memory_order_release);
   return patch.apply(reinterpret_cast<const void*>(announced));
 }
@@ -104,7 +100,7 @@ Error put_in_place() REQUIRES(control) {
 }  // namespace
 
 Error watch_loader(const HookCallbacks& called) {
-  const MutexLock lock(control);
+  const ProcessLock lock(control);
   const Error error = put_in_place();
   if (watching.load(std::memory_order_relaxed)) return error;
   callbacks = called;
@@ -116,13 +112,13 @@ Error watch_loader(const HookCallbacks& called) {
 }
 
 Error rewatch_loader() {
-  const MutexLock lock(control);
+  const ProcessLock lock(control);
   return watching.load(std::memory_order_relaxed) ? put_in_place()
                                                   : Error::make(ENOTCONN, "the loader is not watched");
 }
 
 void unwatch_loader() {
-  const MutexLock lock(control);
+  const ProcessLock lock(control);
   watching.store(false, std::memory_order_release);
   // An error means that another patch lies on top: its announcements are passed on.
   static_cast<void>(patch.restore());
@@ -130,12 +126,12 @@ void unwatch_loader() {
 }
 
 bool loader_watched() {
-  const MutexLock lock(control);
+  const ProcessLock lock(control);
   return watching.load(std::memory_order_relaxed) && patch.in_place();
 }
 
 Error test_loader() {
-  const MutexLock lock(control);
+  const ProcessLock lock(control);
   if (!patch.is_applied()) return Error::make(ENOMSG, "its announcements are not redirected");
   const std::uint64_t before = announcements.load(std::memory_order_relaxed);
   testing = true;

@@ -1,80 +1,42 @@
 #include "monitor/mapping_reader.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
-#include <sys/syscall.h>
-
-#include "monitor/system_call.h"
+#include <sys/sysmacros.h>
 
 namespace pinion {
 
-// Not /proc/self: it is empty once the main thread has exited.
-MappingReader::MappingReader()
-    : fd_(raw_system_call(SYS_openat,
-                          arguments_of(AT_FDCWD, "/proc/thread-self/maps", O_RDONLY | O_CLOEXEC))) {
-  if (is_open()) advance();
-}
-
-MappingReader::~MappingReader() {
-  if (is_open()) raw_system_call(SYS_close, arguments_of(fd_));
-}
-
 /// One line: "begin-end perms offset major:minor inode   path".
-bool MappingReader::next(Mapping& mapping) {
-  mapping.range.begin = number(16);
-  mapping.range.end = number(16);
+bool MappingReader::next(Mapping& mapping, std::string* path) {
+  mapping.range.begin = text_.number(16);
+  mapping.range.end = text_.number(16);
   rights(mapping);
-  mapping.offset = number(16);
-  skip_word();
-  mapping.inode = number(10);
-  while (current_ == ' ') advance();
+  mapping.offset = text_.number(16);
+  const auto major = static_cast<unsigned>(text_.number(16));
+  mapping.device = makedev(major, static_cast<unsigned>(text_.number(16)));
+  mapping.inode = text_.number(10);
+  while (text_.current() == ' ') text_.advance();
   mapping.system_v = true;
-  for (const char expected : {'/', 'S', 'Y', 'S', 'V'}) {
-    mapping.system_v = mapping.system_v && current_ == expected;
-    if (mapping.system_v) advance();
+  if (path != nullptr) path->clear();
+  const char* expected = "/SYSV";
+  for (; text_.current() != '\n' && text_.current() != KernelText::kEnd; text_.advance()) {
+    if (*expected != '\0') mapping.system_v = mapping.system_v && text_.current() == *expected++;
+    if (path != nullptr) *path += static_cast<char>(text_.current());
   }
-  while (current_ != '\n' && current_ != kEnd) advance();
-  if (current_ == kEnd) return false;
-  advance();
+  mapping.system_v = mapping.system_v && *expected == '\0';
+  if (text_.current() == KernelText::kEnd) return false;
+  text_.advance();
   return true;
 }
 
 void MappingReader::rights(Mapping& mapping) {
   mapping.protection = 0;
-  for (; current_ != ' ' && current_ != kEnd; advance()) {
-    if (current_ == 'r') mapping.protection |= PROT_READ;
-    if (current_ == 'w') mapping.protection |= PROT_WRITE;
-    if (current_ == 'x') mapping.protection |= PROT_EXEC;
-    mapping.is_private = current_ == 'p';
+  for (; text_.current() != ' ' && text_.current() != KernelText::kEnd; text_.advance()) {
+    if (text_.current() == 'r') mapping.protection |= PROT_READ;
+    if (text_.current() == 'w') mapping.protection |= PROT_WRITE;
+    if (text_.current() == 'x') mapping.protection |= PROT_EXEC;
+    mapping.is_private = text_.current() == 'p';
   }
-  advance();
-}
-
-void MappingReader::advance() {
-  if (at_ == filled_) {
-    const long bytes = raw_system_call(SYS_read, arguments_of(fd_, buffer_, sizeof buffer_));
-    filled_ = bytes > 0 ? static_cast<std::size_t>(bytes) : 0;
-    at_ = 0;
-  }
-  current_ = filled_ == 0 ? kEnd : buffer_[at_++];
-}
-
-void MappingReader::skip_word() {
-  while (current_ != ' ' && current_ != kEnd) advance();
-  advance();
-}
-
-std::uint64_t MappingReader::number(unsigned base) {
-  std::uint64_t value = 0;
-  for (;; advance()) {
-    unsigned digit = base;
-    if (current_ >= '0' && current_ <= '9') digit = static_cast<unsigned>(current_ - '0');
-    if (current_ >= 'a' && current_ <= 'f') digit = static_cast<unsigned>(current_ - 'a') + 10;
-    if (digit >= base) break;
-    value = value * base + digit;
-  }
-  advance();
-  return value;
+  text_.advance();
 }
 
 }  // namespace pinion

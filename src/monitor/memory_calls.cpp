@@ -15,9 +15,11 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdio>
+#include <string>
 
 #include "monitor/file_cuts.h"
 #include "monitor/mapping_reader.h"
+#include "monitor/own_process.h"
 
 #ifndef MADV_DONTNEED_LOCKED
 #define MADV_DONTNEED_LOCKED 24
@@ -111,16 +113,14 @@ Range deprived_range(Address address, std::size_t length, int protection) {
 
 /// Returns the range from the lowest to the highest page of the vectors.
 Range spanned_range(Address vectors, std::size_t count) {
-  const auto self = raw_system_call(SYS_getpid, {});
   Range span{kAddressEnd, 0};
   std::array<iovec, 8> part;
   for (std::size_t done = 0; done < count; done += part.size()) {
     const std::size_t taken = std::min(count - done, part.size());
     // Read by the kernel: a bad pointer of the caller's only fails this call.
-    const iovec from{reinterpret_cast<void*>(vectors + done * sizeof(iovec)), taken * sizeof(iovec)};
-    const iovec to{part.data(), from.iov_len};
-    const long bytes = raw_system_call(SYS_process_vm_readv, arguments_of(self, &to, 1, &from, 1, 0));
-    if (bytes != to_argument(from.iov_len)) return all_addresses();
+    const std::size_t bytes = taken * sizeof(iovec);
+    if (read_memory(vectors + done * sizeof(iovec), part.data(), bytes) != to_argument(bytes))
+      return all_addresses();
     for (std::size_t i = 0; i < taken; ++i) {
       const Range range = whole_pages(reinterpret_cast<Address>(part[i].iov_base), part[i].iov_len);
       if (!range.empty()) span = {std::min(span.begin, range.begin), std::max(span.end, range.end)};
@@ -167,8 +167,6 @@ Range attached_range(int id, Address address, int flags) {
 /// them.
 Range detached_range(Address start) {
   MappingReader reader;
-  // Without /proc the segment's end is unknown.
-  if (!reader.is_open()) return {start, all_addresses().end};
   Range range{start, start};
   std::uint64_t segment = 0;
   for (Mapping mapping; reader.next(mapping);) {
@@ -178,7 +176,8 @@ Range detached_range(Address start) {
     segment = mapping.inode;
     range.end = mapping.range.end;
   }
-  return range;
+  // Without /proc the segment's end is unknown.
+  return reader.failed() ? Range{start, all_addresses().end} : range;
 }
 
 /// The whole pages that the break gives up when it moves.
@@ -188,14 +187,10 @@ Range pages_above(Address new_break) {
 }
 
 std::size_t read_default_huge_page() {
-  std::FILE* const file = std::fopen("/proc/meminfo", "re");
-  if (file == nullptr) return 0;
-  char line[128];
+  KernelText text("/proc/meminfo");
   unsigned long kilobytes = 0;
-  while (std::fgets(line, sizeof line, file) != nullptr &&
-         std::sscanf(line, "Hugepagesize: %lu", &kilobytes) != 1) {
-  }
-  std::fclose(file);
+  for (std::string line; text.line(line) && std::sscanf(line.c_str(), "Hugepagesize: %lu", &kilobytes) != 1;)
+    continue;
   return kilobytes * 1024;
 }
 
@@ -220,9 +215,10 @@ bool is_kernel_of_whole_drops() {
 
 constexpr std::array<bool, kMemoryCallNumbers> mark_memory_calls() {
   std::array<bool, kMemoryCallNumbers> marked{};
-  for (const std::size_t number : {SYS_munmap, SYS_mmap, SYS_mremap, SYS_madvise, SYS_brk, SYS_shmat,
-                                   SYS_shmdt, SYS_mprotect, SYS_pkey_mprotect, SYS_remap_file_pages,
-                                   SYS_process_madvise, SYS_ftruncate, SYS_truncate, SYS_fallocate})
+  for (const std::size_t number :
+       {SYS_munmap, SYS_mmap, SYS_mremap, SYS_madvise, SYS_brk, SYS_shmat, SYS_shmdt, SYS_mprotect,
+        SYS_pkey_mprotect, SYS_remap_file_pages, SYS_process_madvise, SYS_ftruncate, SYS_truncate,
+        SYS_fallocate, SYS_userfaultfd})
     marked[number] = true;
   return marked;
 }
@@ -246,7 +242,6 @@ Range all_addresses() { return {0, page_floor(UINTPTR_MAX)}; }
 
 bool is_private_anonymous(Range range) {
   MappingReader reader;
-  if (!reader.is_open()) return false;
   for (Mapping mapping; reader.next(mapping) && mapping.range.begin <= range.begin;) {
     if (mapping.range.end <= range.begin) continue;
     if (!mapping.is_private || mapping.inode != 0) return false;

@@ -56,7 +56,7 @@ bool is_private_anonymous(Range range);
 
 /// Above every number of a call that changes memory.
 constexpr long kMemoryCallNumbers = 512;
-/// Which numbers concerned_memory() has to look at.
+/// Which numbers the replacement of syscall() has to look at: those of concerned_memory(), and userfaultfd.
 extern "C" [[gnu::visibility("hidden")]] const std::array<bool, kMemoryCallNumbers> pinion_memory_calls;
 
 }  // namespace pinion

@@ -3,10 +3,11 @@
 #include <pthread.h>
 
 #include <atomic>
+#include <cerrno>
 #include <mutex>
 
 #include "base/held_signals.h"
-#include "base/mutex.h"
+#include "base/process_mutex.h"
 #include "monitor/held_back.h"
 #include "monitor/libc_hooks.h"
 #include "monitor/loader.h"
@@ -18,13 +19,15 @@ namespace {
 constinit Brackets g_brackets;
 constinit BasicSinkArray<MemorySink> g_sinks;
 constinit BasicHeldBack<> g_held_back;
-constinit Mutex g_carrying;  ///< one thread at a time carries out unmappings
+constinit ProcessMutex g_carrying;  ///< one thread at a time carries out unmappings
 
-constinit Mutex g_control;  ///< guards the following, except reading the atomics
+constinit ProcessMutex g_control;  ///< guards the following, except reading the atomics
 constinit std::atomic<MemoryMonitor*> g_monitor{nullptr};
 MemoryMonitor* g_staying GUARDED_BY(g_control) = nullptr;  ///< the monitor that leave() passes by
 constinit std::atomic<bool> g_never_sees{false};           ///< sight is lost until the next watch(), because:
 constinit Error g_unseen GUARDED_BY(g_control);
+/// Other code was patching while the self-test ran: events have not been proved to arrive.
+constinit std::atomic<bool> g_untested{false};
 
 Answer ask_sinks(const MemoryChange& change) {
   Answer answer = Answer::proceed;
@@ -60,8 +63,6 @@ constexpr HookCallbacks kCallbacks{
 
 /// The child's only thread needs no lock.
 void forget_parent() NO_THREAD_SAFETY_ANALYSIS {
-  g_control.free_in_child();
-  g_carrying.free_in_child();
   g_brackets.forget_other_threads();
   g_held_back.forget_all();
   g_monitor.store(g_staying, std::memory_order_relaxed);
@@ -73,13 +74,19 @@ bool is_staying(const MemoryMonitor& monitor) REQUIRES(g_control) {
 
 /// Makes regain_sight() give up at once, for this reason or an earlier one.
 Error give_up(const Error& unseen) {
-  const MutexLock lock(g_control);
+  const ProcessLock lock(g_control);
   if (!g_never_sees.exchange(true, std::memory_order_acq_rel)) g_unseen = unseen;
   return g_unseen;
 }
 
+/// Whether this failure comes of other code that patches, or has patched since `sight` was looked at: a later
+/// look may find all in place.
+bool is_passing(const Error& failure, const MemoryMonitor& monitor, Sight::Look sight) {
+  return failure.code == EAGAIN || monitor.exposed() || g_brackets.sight.changed_since(sight);
+}
+
 Error earlier_reason() {
-  const MutexLock lock(g_control);
+  const ProcessLock lock(g_control);
   return g_unseen;
 }
 
@@ -129,7 +136,7 @@ void remove(MemorySink& sink) { g_sinks.remove(sink); }
 
 std::size_t carry_out() {
   const HeldSignals held;
-  const MutexLock lock(g_carrying);
+  const ProcessLock lock(g_carrying);
   g_held_back.carry_out(carry_out_in_bracket);
   return g_held_back.count();
 }
@@ -138,7 +145,7 @@ std::size_t carry_out() {
 
 StartedMonitor watch(MonitorKind kind) {
   const HeldSignals held;
-  const MutexLock lock(g_control);
+  const ProcessLock lock(g_control);
   static std::once_flag once;
   std::call_once(once, [] { pthread_atfork(nullptr, nullptr, forget_parent); });
   g_brackets.sight.lost();
@@ -146,17 +153,20 @@ StartedMonitor watch(MonitorKind kind) {
   // Under every monitor, because sinks must know that code goes. An error concerns memory events only under
   // the monitors of libc, which report it.
   static_cast<void>(watch_loader(kCallbacks));
-  const StartedMonitor started = start_monitor(kind, kCallbacks);
+  StartedMonitor started = start_monitor(kind, kCallbacks);
+  const bool untested = started.missing && is_passing(started.missing, *started.monitor, sight);
+  g_untested.store(untested, std::memory_order_release);
+  if (untested) started.missing = {};
   g_unseen = started.missing;
   g_never_sees.store(static_cast<bool>(started.missing), std::memory_order_release);
-  if (!started.missing && started.monitor->knows_code()) g_brackets.sight.regained(sight);
+  if (!untested && !started.missing && started.monitor->knows_code()) g_brackets.sight.regained(sight);
   g_monitor.store(started.monitor, std::memory_order_release);
   return started;
 }
 
 void leave() {
   const HeldSignals held;
-  const MutexLock lock(g_control);
+  const ProcessLock lock(g_control);
   MemoryMonitor* const left = g_monitor.exchange(g_staying, std::memory_order_acq_rel);
   if (left == nullptr || is_staying(*left)) return;
   left->stop();
@@ -165,7 +175,7 @@ void leave() {
 
 void stay() {
   const HeldSignals held;
-  const MutexLock lock(g_control);
+  const ProcessLock lock(g_control);
   g_staying = g_monitor.load(std::memory_order_relaxed);
 }
 
@@ -185,8 +195,10 @@ Error regain_sight(MemoryMonitor& monitor) {
   }
   // Only when they are done; asked after the look that has to hold.
   if (monitor.exposed() || loader_unloading() || !monitor.knows_code()) return {};
-  const HookReport report = monitor.repair();
-  if (!report.complete) return give_up(report.error);
+  HookReport report = monitor.repair();
+  if (report.complete && g_untested.load(std::memory_order_acquire)) report = monitor.self_test();
+  if (!report.complete) return is_passing(report.error, monitor, sight) ? Error{} : give_up(report.error);
+  g_untested.store(false, std::memory_order_release);
   g_brackets.sight.regained(sight);
   return {};
 }

@@ -54,6 +54,7 @@ std::size_t carry_out();
 // ---- the monitor ----
 
 /// Starts the monitor, and lets its self-test prove that events arrive. Sight is regained where they do.
+/// While other code is patching, that is left to regain_sight().
 StartedMonitor watch(MonitorKind kind);
 /// Stops the monitor, unless it has to stay.
 void leave();
@@ -63,7 +64,8 @@ void stay();
 MemoryMonitor* monitor();
 
 /// Other libraries may take the monitor's hooks away at any time. Sight that was lost meanwhile is regained
-/// here, if the hooks can be put back now. An error: sight is lost until the next watch().
+/// here, if the hooks can be put back now; where other code is patching, a later call tries again. An error:
+/// sight is lost until the next watch(), for a reason that lasts.
 Error regain_sight(MemoryMonitor& monitor);
 
 }  // namespace pinion::memory_events

@@ -1,11 +1,10 @@
 #include "monitor/monitor.h"
 
-#include <pthread.h>
-
 #include <atomic>
+#include <cerrno>
 #include <utility>
 
-#include "base/mutex.h"
+#include "base/process_mutex.h"
 #include "monitor/loader.h"
 #include "monitor/monitors.h"
 #include "monitor/own_calls.h"
@@ -48,8 +47,10 @@ class Together final : public MemoryMonitor {
   bool exposed() const override { return !kernel_sees_rest_ && hooks_.exposed(); }
   /// Restores the hooks; if that fails, the kernel may see enough.
   HookReport repair() override {
+    const HookReport kernel = kernel_.repair();
+    if (!kernel.complete) return kernel;
     const HookReport report = hooks_.repair();
-    if (report.complete) return report;
+    if (report.complete || report.error.code == EAGAIN) return report;
     const HookReport tested = self_test();
     kernel_sees_rest_ = tested.complete;
     return tested;
@@ -74,27 +75,23 @@ StartedMonitor start_and_test(MonitorKind kind, const HookCallbacks& callbacks) 
   return {&monitor, is_cause ? started.error : tested.error};
 }
 
-constinit Mutex changing;  // guards the automatic monitor, but for reading its choice
+constinit ProcessMutex changing;  // guards the automatic monitor, but for reading its choice
 
 class Automatic final : public MemoryMonitor {
  public:
-  Automatic() {
-    pthread_atfork(nullptr, nullptr, [] { changing.free_in_child(); });
-  }
-
   const char* name() const override { return current().name(); }
   std::vector<const char*> blind_spots() const override { return current().blind_spots(); }
   const MemoryMonitor& chosen() const override { return current(); }
 
   HookReport start(const HookCallbacks& callbacks) override {
-    const MutexLock lock(changing);
+    const ProcessLock lock(changing);
     callbacks_ = callbacks;
     missing_ = choose();
     report_loads(on_libc());
     return summarize({{name(), missing_ ? HookState::failed : HookState::good, missing_}});
   }
   void stop() override {
-    const MutexLock lock(changing);
+    const ProcessLock lock(changing);
     report_loads(false);
     current().stop();
   }
@@ -112,7 +109,7 @@ class Automatic final : public MemoryMonitor {
 
   Error missing() const { return missing_; }
   Error keep_to_libc() {
-    const MutexLock lock(changing);
+    const ProcessLock lock(changing);
     if (!on_libc()) return Error::make(ENOTSUP, "memory events are seen by %s", name());
     only_libc_ = true;
     return {};
@@ -148,7 +145,7 @@ class Automatic final : public MemoryMonitor {
 
   /// Called while all registrations are in doubt.
   HookReport take_userfaultfd(const Error& doubt) {
-    const MutexLock lock(changing);
+    const ProcessLock lock(changing);
     if (!on_libc()) return complete_report();
     MemoryMonitor& both = monitor_of(MonitorKind::libc_userfaultfd);
     if (!only_libc_ && !userfaultfd_refused() &&

@@ -44,7 +44,7 @@ class MemoryMonitor {
   virtual bool exposed() const { return false; }
   /// Whether enough is known of the program's code to repair(). Until then, each call reads on.
   virtual bool knows_code() { return true; }
-  /// Puts it back in place.
+  /// Puts it back in place. EAGAIN: other code is changing it now; a later call may succeed.
   virtual HookReport repair() { return complete_report(); }
   /// The choice of a monitor that chooses.
   virtual const MemoryMonitor& chosen() const { return *this; }

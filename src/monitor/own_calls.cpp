@@ -1,28 +1,35 @@
 #include "monitor/own_calls.h"
 
 #include <dlfcn.h>
-#include <fcntl.h>
 #include <gnu/lib-names.h>
 #include <pthread.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#if defined(__x86_64__)
+#include <emmintrin.h>
+#endif
+
 #include <algorithm>
-#include <cinttypes>
+#include <cerrno>
 #include <cstdint>
-#include <cstdio>
-#include <cstdlib>
 #include <cstring>
 #include <initializer_list>
 #include <mutex>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
 
-#include "base/mutex.h"
 #include "base/plain_file.h"
+#include "base/process_mutex.h"
 #include "base/range.h"
 #include "monitor/loader.h"
+#include "monitor/mapping_reader.h"
+#include "monitor/own_process.h"
+#include "monitor/system_call.h"
 
 namespace pinion {
 
@@ -189,13 +196,20 @@ const char* name_at(const std::byte* begin, const std::byte* call) {
   return nullptr;
 }
 
-/// A system call instruction may begin in the block; the byte behind it is read too. In a form that compilers
-/// make wide: all code is read this way.
+/// A system call instruction may begin in the block; the byte behind it is read too. All code is read this
+/// way at each start, so it takes 16 bytes at once.
 bool may_have_call(const std::byte* block) {
-  unsigned char found = 0;
-  for (std::size_t i = 0; i < kBefore; ++i)
-    found |= static_cast<unsigned char>((block[i] == std::byte{0x0f}) & (block[i + 1] == std::byte{0x05}));
-  return found != 0;
+  const auto* const from = reinterpret_cast<const char*>(block);
+  const auto are = [](const char* at, char byte) {
+    return _mm_cmpeq_epi8(_mm_loadu_si128(reinterpret_cast<const __m128i*>(at)), _mm_set1_epi8(byte));
+  };
+  const auto begins_in = [&](std::size_t i) {
+    return _mm_and_si128(are(from + i, 0x0f), are(from + i + 1, 0x05));
+  };
+  static_assert(kBefore == 64);
+  const __m128i found =
+      _mm_or_si128(_mm_or_si128(begins_in(0), begins_in(16)), _mm_or_si128(begins_in(32), begins_in(48)));
+  return _mm_movemask_epi8(found) != 0;
 }
 
 #else
@@ -246,46 +260,33 @@ constexpr std::string_view kOwnLibraries[] = {"libpinion.so", "libpinion-"};
 struct CodeMapping {
   Range range;
   std::uint64_t offset = 0;
-  std::string file;  ///< device and inode, and the path behind them
+  std::uint64_t inode = 0;
+  std::string path;
   std::size_t read = 0;
 
-  std::string path() const { return file.substr(std::min(file.size(), file.find('/'))); }
   /// The preloads too: their system calls change only memory that programs cannot register.
   bool is_pinions() const {
-    const std::string_view name = std::string_view(file).substr(file.rfind('/') + 1);
+    const std::string_view name = std::string_view(path).substr(path.rfind('/') + 1);
     for (const std::string_view own : kOwnLibraries)
       if (name.starts_with(own)) return true;
     return false;
   }
   /// Both are of one loading of one object.
   bool is_with(const CodeMapping& other) const {
-    return file == other.file && range.begin - offset == other.range.begin - other.offset;
+    return inode == other.inode && path == other.path &&
+           range.begin - offset == other.range.begin - other.offset;
   }
   bool is(const CodeMapping& other) const { return range == other.range && is_with(other); }
 };
 
-/// Executable mappings of files, in order of address.
-std::vector<CodeMapping> code_mappings() {
-  std::vector<CodeMapping> mappings;
-  std::FILE* const maps = std::fopen("/proc/self/maps", "re");
-  if (maps == nullptr) return mappings;
-  char* line = nullptr;
-  std::size_t room = 0;
-  while (::getline(&line, &room, maps) > 0) {
-    CodeMapping mapping;
-    char rights[5] = {};
-    int rest = 0;
-    if (std::sscanf(line, "%zx-%zx %4s %" SCNx64 " %n", &mapping.range.begin, &mapping.range.end, rights,
-                    &mapping.offset, &rest) != 4 ||
-        rights[2] != 'x' || std::strchr(line, '/') == nullptr)
-      continue;
-    mapping.file = line + rest;
-    if (!mapping.file.empty() && mapping.file.back() == '\n') mapping.file.pop_back();
-    mappings.push_back(std::move(mapping));
-  }
-  std::free(line);
-  std::fclose(maps);
-  return mappings;
+/// Lists executable mappings of files, in order of address. False: some may be missing.
+bool list_code_mappings(std::vector<CodeMapping>& mappings) {
+  MappingReader maps;
+  std::string path;
+  for (Mapping mapping; maps.next(mapping, &path);)
+    if ((mapping.protection & PROT_EXEC) != 0 && path.starts_with('/'))
+      mappings.push_back({mapping.range, mapping.offset, mapping.inode, path});
+  return !maps.failed();
 }
 
 const CodeMapping* mapping_of(const std::vector<CodeMapping>& mappings, const void* address) {
@@ -314,27 +315,52 @@ std::vector<CodeMapping> known_mappings(const std::vector<CodeMapping>& mappings
   return known;
 }
 
-/// Reads from the file: that saves page tables, and a file that has been cut does not end the process. Where
-/// that fails, reads from memory.
+/// Reads code of a mapping. The mapping may go at any time, as another thread may unload the library.
 class CodeReader {
  public:
-  explicit CodeReader(const CodeMapping& mapping) : mapping_(mapping), fd_(open_named_file(mapping.path())) {}
+  explicit CodeReader(const CodeMapping& mapping) : mapping_(mapping), file_(open_file()) {}
   ~CodeReader() {
-    if (fd_ >= 0) ::close(fd_);
+    if (file_ >= 0) ::close(file_);
   }
   CodeReader(const CodeReader&) = delete;
   CodeReader& operator=(const CodeReader&) = delete;
 
-  const std::byte* read(std::size_t at, std::size_t bytes, std::vector<std::byte>& room) const {
-    room.resize(bytes);
+  /// Fills `room`. What is gone, or lies behind the end of a file that was cut, runs no more: it reads as
+  /// zeros. An error: the kernel refuses to show the code.
+  Error read(std::size_t at, std::span<std::byte> room) const {
     const auto from = static_cast<off_t>(mapping_.offset + at);
-    if (fd_ >= 0 && ::pread(fd_, room.data(), bytes, from) == static_cast<ssize_t>(bytes)) return room.data();
-    return reinterpret_cast<const std::byte*>(mapping_.range.begin + at);
+    if (file_ >= 0 && ::pread(file_, room.data(), room.size(), from) == static_cast<ssize_t>(room.size()))
+      return {};
+    for (std::size_t done = 0; done < room.size();) {
+      const std::size_t page = std::min(room.size() - done, page_size() - (at + done) % page_size());
+      const long bytes = read_page(mapping_.range.begin + at + done, room.subspan(done, page));
+      if (bytes == -EFAULT) std::fill_n(room.begin() + static_cast<std::ptrdiff_t>(done), page, std::byte{0});
+      if (is_error(bytes) && bytes != -EFAULT)
+        return Error::make(static_cast<int>(-bytes), "the code of %s cannot be read (%s)",
+                           mapping_.path.c_str(), std::strerror(static_cast<int>(-bytes)));
+      done += page;
+    }
+    return {};
   }
 
  private:
+  /// Reading the file saves page tables. Another file may have the name by now.
+  int open_file() const {
+    const int file = open_named_file(mapping_.path);
+    struct stat status {};
+    if (file < 0 || (::fstat(file, &status) == 0 && status.st_ino == mapping_.inode)) return file;
+    ::close(file);
+    return -1;
+  }
+
+  static long read_page(Address from, std::span<std::byte> room) {
+    const long bytes = read_memory(from, room.data(), room.size());
+    // Code may be there to be run alone; a sandbox may refuse the call.
+    return is_error(bytes) ? read_memory_without_rights(from, room.data(), room.size()) : bytes;
+  }
+
   const CodeMapping& mapping_;
-  const int fd_;
+  const int file_;
 };
 
 /// The code that has been read, and the rest. Guarded by `looking`.
@@ -342,7 +368,7 @@ class LoadedCode {
  public:
   const Error& finding() const { return finding_; }
   CodeFinding look(std::size_t most_bytes) {
-    list();
+    if (!list()) return {};
     while (!unread_.empty() && most_bytes > 0 && !finding_) {
       CodeMapping& mapping = unread_.back();
       most_bytes -= read_on(mapping, most_bytes);
@@ -354,11 +380,13 @@ class LoadedCode {
   }
 
  private:
-  void list() {
+  /// False: the mappings are unknown.
+  bool list() {
     // Read before the mappings, so that code loaded meanwhile is listed next time.
     const std::uint64_t loads = loads_announced();
-    if (listed_ && loads == loads_) return;
-    const std::vector<CodeMapping> mappings = code_mappings();
+    if (listed_ && loads == loads_) return true;
+    std::vector<CodeMapping> mappings;
+    if (!list_code_mappings(mappings)) return false;
     const std::vector<CodeMapping> known = known_mappings(mappings);
     std::vector<CodeMapping> still_there;
     unread_.clear();
@@ -372,6 +400,7 @@ class LoadedCode {
     read_ = std::move(still_there);
     listed_ = true;
     loads_ = loads;
+    return true;
   }
 
   /// Reads on, and returns the number of bytes read.
@@ -383,8 +412,13 @@ class LoadedCode {
       // With the end of the part before, in which a call may have begun.
       const std::size_t begin = mapping.read - std::min(mapping.read, 2 * kBefore);
       const std::size_t end = std::min(begin + kPart, mapping.range.bytes());
-      if (const auto call = find_own_call(reader.read(begin, end - begin, buffer_), end - begin)) {
-        finding_ = Error::make(ENOTSUP, "%s calls %s without libc (at offset %#zx)", mapping.path().c_str(),
+      buffer_.resize(end - begin);
+      if (Error refused = reader.read(begin, buffer_)) {
+        finding_ = refused;
+        break;
+      }
+      if (const auto call = find_own_call(buffer_.data(), buffer_.size())) {
+        finding_ = Error::make(ENOTSUP, "%s calls %s without libc (at offset %#zx)", mapping.path.c_str(),
                                call->name, static_cast<std::size_t>(mapping.offset) + begin + call->offset);
         break;
       }
@@ -401,7 +435,7 @@ class LoadedCode {
   Error finding_;
 };
 
-constinit Mutex looking;
+constinit ProcessMutex looking;
 
 /// Never freed: threads may look while the process ends. A forked child begins anew, as another thread may
 /// have been in the middle of it.
@@ -434,18 +468,17 @@ CodeFinding look_at_loaded_code(std::size_t most_bytes) {
   static std::once_flag once;
   std::call_once(once, [] {
     pthread_atfork(nullptr, nullptr, [] {
-      looking.free_in_child();
-      const MutexLock lock(looking);
+      const ProcessLock lock(looking);
       the_code = nullptr;
     });
   });
   if (!looking.try_lock()) return {};
-  const MutexLock lock(looking, std::adopt_lock);
+  const ProcessLock lock(looking, std::adopt_lock);
   return loaded_code().look(most_bytes);
 }
 
 Error own_calls_found() {
-  const MutexLock lock(looking);
+  const ProcessLock lock(looking);
   return loaded_code().finding();
 }
 

@@ -1,5 +1,8 @@
 #include "monitor/patch_exposure.h"
 
+#include <sys/syscall.h>
+#include <time.h>
+
 #include <algorithm>
 #include <atomic>
 
@@ -35,6 +38,19 @@ std::uint32_t entries_in(Range range) {
   return entries;
 }
 
+/// Set while our own code changes entries. Against `exposed_entries` it works as brackets do: each side
+/// publishes its own and then looks at the other's.
+constinit std::atomic<bool> own_patching{false};
+
+/// In the hook of a thread that has opened an entry.
+void await_own_patching() {
+  constexpr int kRests = 20'000;  // one second at least
+  for (int i = 0; own_patching.load(std::memory_order_seq_cst) && i < kRests; ++i) {
+    const timespec rest{0, 50'000};
+    raw_system_call(SYS_nanosleep, arguments_of(&rest, 0));
+  }
+}
+
 void report_exposed() {
   if (const auto exposed = callback_exposed.load(std::memory_order_acquire)) exposed();
 }
@@ -46,6 +62,16 @@ void report_exposure_to(void (*exposed)()) { callback_exposed.store(exposed, std
 void expect_exposure_of(Range code) { patched_code.cover(code); }
 
 bool hooks_exposed() { return exposed_entries.load(std::memory_order_seq_cst) != 0; }
+
+OwnPatching::OwnPatching() {
+  own_patching.store(true, std::memory_order_seq_cst);
+  is_ours_ = !hooks_exposed();
+  if (!is_ours_) own_patching.store(false, std::memory_order_seq_cst);
+}
+
+OwnPatching::~OwnPatching() { own_patching.store(false, std::memory_order_seq_cst); }
+
+void OwnPatching::forget_in_child() { own_patching.store(false, std::memory_order_relaxed); }
 
 void note_change_of_code(Range range) {
   if (patched_code.touched_by(range) && entries_in(range) != 0) report_exposed();
@@ -60,11 +86,18 @@ ProtectionChange::ProtectionChange(const SystemCallArguments& arguments) {
   opens_ = (arguments[2] & PROT_WRITE) != 0;
   if (entries_ == 0 || !opens_) return;
   entries_ &= ~exposed_entries.fetch_or(entries_);
+  await_own_patching();
   report_exposed();
 }
 
+void note_restored_entries() {
+  for (Hook& hook : hooks) hook.patch.note_restored();
+}
+
 void ProtectionChange::done(long result) const {
-  if (entries_ != 0 && is_error(result) == opens_) exposed_entries.fetch_and(~entries_);
+  if (entries_ == 0) return;
+  if (!opens_) note_restored_entries();
+  if (is_error(result) == opens_) exposed_entries.fetch_and(~entries_);
 }
 
 }  // namespace pinion

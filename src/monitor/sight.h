@@ -35,6 +35,9 @@ class BasicSight {
   /// Events have been seen from `first` on until now.
   bool unbroken(Look first) const { return !first.blind() && look().bits_ == first.bits_; }
 
+  /// Sight was lost or regained after that look.
+  bool changed_since(Look earlier) const { return look().bits_ != earlier.bits_; }
+
   /// Events may be missed after this. The caller then dooms every registration.
   void lost() {
     std::uint64_t seen = word_.load(std::memory_order_relaxed);

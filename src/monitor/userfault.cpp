@@ -1,27 +1,29 @@
 #include "monitor/userfault.h"
 
 #include <fcntl.h>
-#include <link.h>
 #include <linux/userfaultfd.h>
 #include <poll.h>
 #include <pthread.h>
 #include <sched.h>
 #include <sys/ioctl.h>
-#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <time.h>
 
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <csignal>
 #include <cstdio>
 #include <cstring>
+#include <exception>
 #include <mutex>
 
 #include "base/kept_file.h"
-#include "base/mutex.h"
+#include "base/loaded_objects.h"
+#include "base/process_mutex.h"
 #include "monitor/hook_self_test.h"
+#include "monitor/mapping_reader.h"
+#include "monitor/own_threads.h"
+#include "monitor/programs_userfaultfd.h"
 #include "monitor/system_call.h"
 
 namespace pinion {
@@ -82,11 +84,10 @@ struct Channel {
 
 /// Whether valgrind runs the program: its tools load a library of that name into it.
 bool under_valgrind() {
-  const auto is_valgrinds = [](dl_phdr_info* object, std::size_t, void*) {
-    const char* const slash = std::strrchr(object->dlpi_name, '/');
-    return static_cast<int>(slash != nullptr && std::strncmp(slash, "/vgpreload_", 11) == 0);
-  };
-  return dl_iterate_phdr(is_valgrinds, nullptr) != 0;
+  return for_each_loaded_object([](const LoadedObject& object) {
+    const char* const slash = std::strrchr(object.file(), '/');
+    return slash != nullptr && std::strncmp(slash, "/vgpreload_", 11) == 0;
+  });
 }
 
 /// The features that this kernel has.
@@ -143,6 +144,7 @@ Error open_channel(KeptFile& opened) {
 std::atomic<Answer (*)(const MemoryChange&)> callback_begin{nullptr};
 std::atomic<void (*)(Range)> callback_end{nullptr};
 std::atomic<bool (*)(Range)> hooks_have{nullptr};
+std::atomic<void (*)()> lose_sight{nullptr};
 
 void begin(Range range) {
   if (const auto call = callback_begin.load(std::memory_order_acquire)) static_cast<void>(call({range}));
@@ -259,11 +261,12 @@ class Reader {
 
 // ---- Starting and stopping ----
 
-constinit Mutex control;  // guards starting and stopping
+constinit ProcessMutex control;  // guards starting and stopping
 /// Never freed: threads may be inside watch() when the process ends. The reader, once started, stays.
 KeptFile* channel = nullptr;
 std::atomic<bool> watching{false};  ///< whether watch_by_userfaultfd() may use the channel
-std::atomic<int> reader_state{0};   ///< 0: not yet, 1: reads, -errno: gave up
+constinit std::atomic<bool> gave_way{false};
+std::atomic<int> reader_state{0};  ///< 0: not yet, 1: reads, -errno: gave up
 
 /// Leaves the reader's thread with the userfaultfd alone.
 long take_own_file_table(long fd) {
@@ -272,31 +275,20 @@ long take_own_file_table(long fd) {
   return is_error(below) ? below : kernel(SYS_close_range, number + 1, ~0u, 0);
 }
 
-void* reader_main(void* fd_argument) {
-  const auto fd = reinterpret_cast<long>(fd_argument);
-  kernel(SYS_prctl, PR_SET_NAME, "pinion-events");
-  // Events wait for this thread: it must not wait for the one core that its creator is bound to.
-  cpu_set_t all;
-  std::memset(&all, 0xff, sizeof all);
-  kernel(SYS_sched_setaffinity, 0, sizeof all, &all);
+void read_events(long fd) {
   const long error = take_own_file_table(fd);
   reader_state.store(is_error(error) ? static_cast<int>(error) : 1, std::memory_order_release);
   reader_state.notify_all();
-  if (is_error(error)) return nullptr;
-  Reader(fd).run();
+  if (!is_error(error)) Reader(fd).run();
 }
 
 Error start_reader(int fd) {
-  sigset_t all, before;
-  sigfillset(&all);  // signals belong to the application's threads
-  pthread_sigmask(SIG_SETMASK, &all, &before);
   reader_state.store(0, std::memory_order_relaxed);
-  pthread_t thread;
-  const int refused =
-      pthread_create(&thread, nullptr, reader_main, reinterpret_cast<void*>(static_cast<long>(fd)));
-  pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  if (refused != 0) return Error::make(refused, "no thread can be started to read userfaultfd's events");
-  pthread_detach(thread);
+  try {
+    start_own_thread("pinion-events", [fd] { read_events(fd); }).detach();
+  } catch (const std::exception&) {
+    return Error::make(EAGAIN, "no thread can be started to read userfaultfd's events");
+  }
   reader_state.wait(0, std::memory_order_acquire);
   if (const int state = reader_state.load(std::memory_order_acquire); state < 0)
     return Error::make(-state, "close_range for the reader of userfaultfd: %s", std::strerror(-state));
@@ -305,7 +297,6 @@ Error start_reader(int fd) {
 
 /// Forgets the parent's reader and watched memory, in a child.
 void forget_parent() {
-  control.free_in_child();
   watching.store(false, std::memory_order_relaxed);
   if (channel) channel->close();
   callback_begin.store(nullptr, std::memory_order_relaxed);
@@ -341,15 +332,51 @@ void unwatch(long fd, Range mapping) {
   kernel(SYS_ioctl, fd, UFFDIO_UNREGISTER, &range);
 }
 
+/// Only the kernel has a record of watched memory. Mappings of other userfaultfds are refused, rightly.
+void unwatch_all(long fd) {
+  MappingReader reader;
+  for (Mapping mapping; reader.is_open() && reader.next(mapping);) unwatch(fd, mapping.range);
+}
+
+/// Looks for a userfaultfd among the open files.
+void look_for_programs(Look look) {
+  static constinit std::atomic<Time> next{0};
+  if (look == Look::at_times && monotonic_now() < next.load(std::memory_order_relaxed)) return;
+  const Duration begin = thread_cpu_now();
+  if (program_has_userfaultfd(channel != nullptr ? channel->get() : -1)) userfaultfd_gives_way();
+  constexpr int kRest = 50;
+  next.store(monotonic_now() + kRest * (thread_cpu_now() - begin), std::memory_order_relaxed);
+}
+
 }  // namespace
 
+Error userfaultfd_gave_way() {
+  if (!gave_way.load(std::memory_order_acquire)) return {};
+  return Error::make(EBUSY, "the program has a userfaultfd of its own, and Pinion's gives way to it");
+}
+
+bool program_serves_faults(Look look) {
+  if (gave_way.load(std::memory_order_acquire)) return true;
+  const ProcessLock lock(control);  // one that Pinion tries is no program's
+  look_for_programs(look);
+  return gave_way.load(std::memory_order_acquire);
+}
+
+void userfaultfd_gives_way() {
+  gave_way.store(true, std::memory_order_seq_cst);
+  if (!watching.load(std::memory_order_seq_cst)) return;
+  if (const auto call = lose_sight.load(std::memory_order_acquire)) call();
+  if (const long fd = channel->get(); fd >= 0) unwatch_all(fd);
+}
+
 Error userfaultfd_refused() {
-  const MutexLock lock(control);
+  const ProcessLock lock(control);
+  if (Error way = userfaultfd_gave_way()) return way;
   return channel && channel->is_open() ? Error{} : probe().error;
 }
 
 Error start_userfaultfd(const HookCallbacks& callbacks) {
-  const MutexLock lock(control);
+  const ProcessLock lock(control);
   if (!channel) channel = new KeptFile;
   if (!channel->is_open()) {
     static std::once_flag once;
@@ -362,6 +389,9 @@ Error start_userfaultfd(const HookCallbacks& callbacks) {
     }
   }
   if (channel->get() < 0) return lost_channel();
+  look_for_programs(Look::at_times);
+  if (Error way = userfaultfd_gave_way()) return way;
+  lose_sight.store(callbacks.exposed, std::memory_order_release);
   hooks_have.store(callbacks.bracketed, std::memory_order_relaxed);
   callback_end.store(callbacks.end, std::memory_order_relaxed);
   callback_begin.store(callbacks.begin, std::memory_order_release);
@@ -370,29 +400,20 @@ Error start_userfaultfd(const HookCallbacks& callbacks) {
 }
 
 void stop_userfaultfd() {
-  const MutexLock lock(control);
+  const ProcessLock lock(control);
   if (!watching.exchange(false, std::memory_order_acq_rel)) return;
   // The reader stays, and closes the brackets that it has opened: only events that begin from now on are
   // ignored.
   callback_begin.store(nullptr, std::memory_order_release);
-  // Only the kernel has a record of watched memory. Mappings of other userfaultfds are refused, rightly.
-  std::FILE* const maps = std::fopen("/proc/self/maps", "re");
-  if (maps == nullptr) return;
-  char line[512];
-  bool at_begin = true;
-  while (std::fgets(line, sizeof line, maps) != nullptr) {
-    Range mapping;
-    if (at_begin && std::sscanf(line, "%zx-%zx", &mapping.begin, &mapping.end) == 2)
-      unwatch(channel->get(), mapping);
-    at_begin = std::strchr(line, '\n') != nullptr;
-  }
-  std::fclose(maps);
+  unwatch_all(channel->get());
 }
 
 Error watch_by_userfaultfd(Range pages) {
   if (!watching.load(std::memory_order_acquire)) return Error::make(ENOTCONN, "userfaultfd was not started");
   const long fd = channel->get();
   if (fd < 0) return lost_channel();
+  look_for_programs(Look::at_times);
+  if (Error way = userfaultfd_gave_way()) return way;
   long result = watch(fd, pages, page_size());
   // hugetlbfs takes whole pages of its own size only.
   constexpr std::size_t kLargestPage = std::size_t{1} << 30;
@@ -400,6 +421,11 @@ Error watch_by_userfaultfd(Range pages) {
   for (std::size_t page = 2 * page_size(); may_be_huge && result == -EINVAL && page <= kLargestPage;
        page *= 2)
     result = watch(fd, pages, page);
+  // Watched meanwhile, it would be in the program's way.
+  if (Error way = userfaultfd_gave_way()) {
+    unwatch(fd, pages);
+    return way;
+  }
   if (!is_error(result)) return {};
   return Error::make(ENOTSUP, "userfaultfd does not watch this memory (%s)",
                      result == -EBUSY ? "another userfaultfd of the program does"

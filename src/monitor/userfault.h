@@ -14,6 +14,9 @@
 // the callbacks, nothing else: allocation and locks are forbidden, since the thread of the event may hold any
 // lock. A forked child loses the reader and all watches.
 //
+// A program that has a userfaultfd of its own keeps it: Pinion's gives way once that is seen, in its call of
+// libc's syscall(), or among its open files when memory is about to be watched.
+//
 // The kernel reports an event that happens in any case: it cannot be held back or refused, and the answer of
 // begin() is ignored.
 //
@@ -76,6 +79,21 @@ Error watch_by_userfaultfd(Range pages);
 
 /// Threads of this room's own that are running: 0 or 1.
 int userfaultfd_threads();
+
+// ---- the program's own userfaultfd ----
+
+/// The program has one: two cannot have the same memory, and it must get its own. All watches end, for good,
+/// and events are no longer seen (HookCallbacks::exposed). Hooks may call it.
+void userfaultfd_gives_way();
+/// Whether it has given way; the error says so.
+Error userfaultfd_gave_way();
+enum class Look {
+  now,
+  at_times,  ///< for at most 2 % of the time, so one that has just been made may be missed
+};
+/// Whether the program has one, so that a fault by a thread of Pinion's might wait for the program for ever.
+/// Looks among the open files. Any thread; no hook.
+bool program_serves_faults(Look look);
 
 namespace detail {
 extern constinit std::atomic<std::uint32_t> userfault_sequence;

@@ -38,6 +38,10 @@ class UserfaultMonitor final : public MemoryMonitor {
     }
     return summarize(std::move(report.rows));
   }
+  HookReport repair() override {
+    const Error way = userfaultfd_gave_way();
+    return summarize({{"userfaultfd", way ? HookState::failed : HookState::good, way}});
+  }
   Error watch(Range pages) override { return watch_by_userfaultfd(pages); }
 
  private:

@@ -1,12 +1,9 @@
 #include "node/cores.h"
 
-#include <dirent.h>
 #include <sched.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <fstream>
-#include <memory>
 #include <set>
 #include <string>
 
@@ -31,12 +28,9 @@ CpuSet cpus_of(int thread) {
   return cpus;
 }
 
-CpuSet cpus_of_process() {
-  CpuSet cpus = cpus_of(0);
-  const std::unique_ptr<DIR, int (*)(DIR*)> threads(::opendir("/proc/self/task"), ::closedir);
-  if (threads == nullptr) return cpus;
-  while (const dirent* const entry = ::readdir(threads.get()))
-    if (const int thread = std::atoi(entry->d_name); thread > 0) cpus |= cpus_of(thread);
+CpuSet cpus_of_own_threads() {
+  CpuSet cpus;
+  for (std::size_t cpu = 0; cpu < kMostCpus; ++cpu) cpus[cpu] = own_cpus().has(cpu);
   return cpus;
 }
 

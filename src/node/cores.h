@@ -5,16 +5,18 @@
 #include <bitset>
 #include <vector>
 
+#include "monitor/own_threads.h"
+
 namespace pinion::node {
 
 /// CPUs beyond this many are left out.
-constexpr int kMostCpus = 1024;
+constexpr int kMostCpus = KernelCpus::kMost;
 using CpuSet = std::bitset<kMostCpus>;
 
 /// The CPUs that a thread may run on (0: the calling one). Empty where the system refuses the answer.
 CpuSet cpus_of(int thread);
-/// The CPUs that any thread of the process may run on: a program binds its threads to one CPU each.
-CpuSet cpus_of_process();
+/// The CPUs of Pinion's threads (monitor/own_threads.h): a program binds its own to one CPU each.
+CpuSet cpus_of_own_threads();
 /// Lets the calling thread run on those CPUs, as far as its cpuset allows them.
 void run_on(const CpuSet& cpus);
 

@@ -17,6 +17,7 @@
 #include <cstring>
 
 #include "base/assert.h"
+#include "base/mix.h"
 #include "base/plain_file.h"
 #include "base/process_stat.h"
 #include "base/range.h"
@@ -61,7 +62,7 @@ struct alignas(64) Slot {
 };
 
 constexpr char kMagic[8] = {'p', 'i', 'n', 'r', 'o', 'o', 'm', '\0'};
-constexpr std::uint32_t kVersion = 2;
+constexpr std::uint32_t kVersion = 3;
 
 }  // namespace
 
@@ -84,16 +85,7 @@ Error failed(const std::string& path, const char* what) {
   return Error::make(code, "%.200s: %s: %s", path.c_str(), what, std::strerror(code));
 }
 
-std::string prefix_of_user() { return "pinion-" + std::to_string(::geteuid()) + "-"; }
-
-/// A process number shows that its process lives, within its PID namespace alone: each has tables of its own.
-std::string prefix() { return prefix_of_user() + std::to_string(pid_namespace()) + "-"; }
-
-std::string job_in_hex(std::uint64_t job) {
-  char name[17];
-  std::snprintf(name, sizeof name, "%016" PRIx64, job);
-  return name;
-}
+std::string prefix() { return "pinion-" + std::to_string(::geteuid()) + "-node-"; }
 
 /// Calls visit(name) for each file of the directory whose name begins so.
 template <class Visit>
@@ -105,16 +97,19 @@ void for_each_file(const std::string& directory, const std::string& begin, Visit
   ::closedir(entries);
 }
 
-/// The open file of a table, and the turn to join or leave it.
+/// The open file of a table: the turn to join or leave it, which is a lock on its first byte, and a lock for
+/// each slot on one behind it. The slots' last as long as their file is open or mapped.
 class Door {
  public:
   explicit Door(const std::string& path, int flags)
       : file_(::open(path.c_str(), flags | O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600)) {}
   ~Door() {
     if (file_ < 0) return;
-    lock(F_UNLCK);  // a forked child may have the file open too
+    lock(F_OFD_SETLK, F_UNLCK, 0, 1);  // a mapping, or a forked child, may have the file open too
     ::close(file_);
   }
+  Door(const Door&) = delete;
+  Door& operator=(const Door&) = delete;
   int file() const { return file_; }
   /// False: another process holds it for far too long.
   bool wait() {
@@ -126,7 +121,15 @@ class Door {
     }
     return false;
   }
-  bool try_lock() { return lock(F_WRLCK) == 0; }
+  bool try_lock() { return lock(F_OFD_SETLK, F_WRLCK, 0, 1) == F_WRLCK; }
+
+  /// False: somebody else has it.
+  bool lock_slot(int slot) { return lock(F_OFD_SETLK, F_WRLCK, 1 + slot, 1) == F_WRLCK; }
+  void unlock_slot(int slot) { lock(F_OFD_SETLK, F_UNLCK, 1 + slot, 1); }
+  /// Whether others have locks on one of so many slots; also where that cannot be found out.
+  bool are_locked(int first, int count) const {
+    return file_ < 0 || lock(F_OFD_GETLK, F_WRLCK, 1 + first, count) != F_UNLCK;
+  }
 
   struct stat status() const {
     struct stat found {};
@@ -135,11 +138,14 @@ class Door {
   }
 
  private:
-  int lock(short type) {
-    struct flock whole {};
-    whole.l_type = type;
-    whole.l_whence = SEEK_SET;
-    return ::fcntl(file_, F_OFD_SETLK, &whole);
+  /// The type of the lock then; -1: refused.
+  int lock(int command, short type, off_t begin, off_t bytes) const {
+    struct flock part {};
+    part.l_type = type;
+    part.l_whence = SEEK_SET;
+    part.l_start = begin;
+    part.l_len = bytes;
+    return ::fcntl(file_, command, &part) == 0 ? part.l_type : -1;
   }
   const int file_;
 };
@@ -168,34 +174,23 @@ SharedTable* map(int file) {
 }
 void unmap(SharedTable* file) { raw_system_call(SYS_munmap, arguments_of(file, sizeof(SharedTable))); }
 
-int process_of(std::uint64_t identity) { return static_cast<int>(identity >> 32); }
-
-bool gone(std::uint64_t identity) {
-  const int process = process_of(identity);
-  if (process <= 0) return true;
-  // Only half of the start time is known.
-  const ProcessStat stat = process_stat(process);
-  const std::uint64_t started = (stat.started & ~0xffffffffULL) | (identity & 0xffffffff);
-  return has_ended(process, started);
-}
-
 }  // namespace
 
 std::uint64_t identity_of(int process) {
   return static_cast<std::uint64_t>(process) << 32 | (process_stat(process).started & 0xffffffff);
 }
 
+std::uint64_t member_identity_of(int process) {
+  const std::uint64_t started = process_stat(process).started;
+  return static_cast<std::uint64_t>(process) << 32 | (mix(started, pid_namespace(process)) & 0xffffffff);
+}
+
 // ---- joining and leaving ----
 
-std::string NodeTable::name_of(std::uint64_t job) { return prefix() + job_in_hex(job); }
-
-bool NodeTable::is_elsewhere_too(const std::string& directory, std::uint64_t job) {
-  const std::string own = prefix(), end = "-" + job_in_hex(job);
-  bool found = false;
-  for_each_file(directory, prefix_of_user(), [&](const std::string& name) {
-    found = found || (!name.starts_with(own) && name.find(end) != std::string::npos);
-  });
-  return found;
+std::string NodeTable::name_of(std::uint64_t job) {
+  char name[17];
+  std::snprintf(name, sizeof name, "%016" PRIx64, job);
+  return prefix() + name;
 }
 
 Error NodeTable::join(const std::string& directory, std::uint64_t job, std::uint64_t limit,
@@ -210,11 +205,19 @@ Error NodeTable::join(const std::string& directory, std::uint64_t job, std::uint
       bool passed = false;
       const Error error =
           open_and_join(i == 0 ? first : first + "." + std::to_string(i), flags, limit, passed);
-      if (!passed) return error;
+      if (!passed) return error ? error : check_lock();
       if (flags == O_CREAT && !refused) refused = error;
     }
   }
   return refused;
+}
+
+/// Some file systems keep a lock no longer than its descriptor.
+Error NodeTable::check_lock() {
+  if (Door(path_, 0).are_locked(slot_, 1)) return {};
+  const std::string path = path_;
+  leave();
+  return Error::make(ENOLCK, "%.200s: locks do not last on its file system", path.c_str());
 }
 
 Error NodeTable::open_and_join(const std::string& path, int flags, std::uint64_t limit, bool& passed) {
@@ -230,9 +233,8 @@ Error NodeTable::open_and_join(const std::string& path, int flags, std::uint64_t
     if (status.st_nlink == 0) continue;  // the last one has left meanwhile
     if (status.st_size != 0 && status.st_size != sizeof(SharedTable))
       return Error::make(EINVAL, "%.200s: another version of Pinion meets there", path.c_str());
-    // This allocates its memory: touching it later must not fail.
     const bool fits = status.st_size != 0 || sizeof(SharedTable) <= file_size_limit();
-    if (const int code = fits ? ::posix_fallocate(door.file(), 0, sizeof(SharedTable)) : EFBIG) {
+    if (const int code = fits ? take_file_space(door.file(), 0, sizeof(SharedTable)) : EFBIG) {
       errno = code;
       return failed(path, "cannot be made");
     }
@@ -251,7 +253,7 @@ Error NodeTable::open_and_join(const std::string& path, int flags, std::uint64_t
     path_ = path;
     inode_ = status.st_ino;
     clear_up(true);
-    if (enter(limit)) return {};
+    if (enter(limit, [&](int slot) { return door.lock_slot(slot); })) return {};
     leave();
     return Error::make(ENOSPC, "%.200s: %d processes are in it already", path.c_str(), kMostProcesses);
   }
@@ -264,13 +266,14 @@ Error NodeTable::join(std::shared_ptr<SharedTable> table, std::uint64_t limit, s
   identity_ = number;
   simulated_ = std::move(table);
   file_ = simulated_.get();
-  if (enter(limit)) return {};
+  if (enter(limit, [](int) { return true; })) return {};
   leave();
   return Error::make(ENOSPC, "%d processes are in the node's table already", kMostProcesses);
 }
 
-/// Takes a slot; false: there is none.
-bool NodeTable::enter(std::uint64_t limit) {
+/// Takes a free slot that `lock(slot)` locks; false: there is none.
+template <class Lock>
+bool NodeTable::enter(std::uint64_t limit, Lock&& lock) {
   if (!anybody_else()) file_->limit = limit;
   limit_ = file_->limit;
   const std::uint64_t least = (limit_ + kPieces - 1) / kPieces;
@@ -278,8 +281,9 @@ bool NodeTable::enter(std::uint64_t limit) {
   pieces_ = std::min(kPieces, limit_ / piece_bytes_);
   for (int i = 0; i < kMostProcesses && slot_ < 0; ++i) {
     Slot& slot = file_->slots[i];
-    std::uint64_t free = 0;
-    if (!slot.owner.compare_exchange_strong(free, identity_)) continue;
+    // A member that has left may have its lock for a moment longer.
+    if (slot.owner.load() != 0 || !lock(i)) continue;
+    slot.owner.store(identity_);  // none but who has the turn takes a slot
     slot_ = i;
     file_->slots_used = std::max<std::uint32_t>(file_->slots_used, static_cast<std::uint32_t>(i + 1));
     post_shortage(0);
@@ -327,14 +331,15 @@ int NodeTable::clear_up(bool all) {
   if (simulated_) return 0;  // nobody ends without leaving
   constexpr int kAFew = 2;
   int ended = 0;
+  const Door door(path_, 0);
+  if (door.file() < 0 || door.status().st_ino != inode_) return 0;
   for (int looked = 0, i = 0; i < kMostProcesses && (all || looked < kAFew); ++i) {
     const int slot = next_look_;
     next_look_ = (next_look_ + 1) % kMostProcesses;
     const std::uint64_t owner = file_->slots[slot].owner.load();
     if (owner == 0 || slot == slot_) continue;
     ++looked;
-    // Our own identity in another slot is from before an exec.
-    if (owner != identity_ && !gone(owner)) continue;
+    if (door.are_locked(slot, 1)) continue;
     reclaim(slot, owner);
     ++ended;
   }
@@ -350,11 +355,7 @@ void remove_abandoned_tables(const std::string& directory) {
     if (!is_ours(status) || status.st_size != sizeof(SharedTable) || !door.try_lock()) return;
     SharedTable* file = map(door.file());
     if (!file) return;
-    const bool abandoned =
-        is_table(*file) && std::all_of(std::begin(file->slots), std::end(file->slots), [](const Slot& slot) {
-          const std::uint64_t owner = slot.owner.load();
-          return owner == 0 || gone(owner);
-        });
+    const bool abandoned = is_table(*file) && !door.are_locked(0, NodeTable::kMostProcesses);
     if (abandoned) ::unlink(path.c_str());
     unmap(file);
   });

@@ -5,12 +5,15 @@
 // Between them any thread may call the rest; never from hooks.
 //
 // Processes may be killed at any instruction, so every step is free of waiting:
-//   - A slot belongs to the process whose identity (pid and start time) it holds. A member that
-//     finds it ended gives back its pieces, then its slot. Both are compare-and-swaps against that identity,
-//     so several members may try, and one may be killed in between.
+//   - A slot belongs to the process whose identity it holds. A lock on a byte of the file shows that it
+//   lives,
+//     also to processes of another container, to which its number means nothing. The lock lasts as long as
+//     the process has the file mapped: it needs no descriptor. A member that finds a slot without a lock
+//     gives back its pieces, then the slot. Both are compare-and-swaps against that identity, so several
+//     members may try, and one may be killed in between.
 //   - A piece belongs to the identity in its word: taking and giving back are one compare-and-swap each.
 //     So the pieces of all processes stay within the limit at any time.
-//   - Joining and leaving take turns by a lock on the file that the kernel gives back when its holder ends.
+//   - Joining and leaving take turns by another lock on the file.
 // The last member to leave removes the file. The file of a job that was killed as a whole is removed by the
 // same user's next job. A child of fork() loses membership and mapping.
 //
@@ -36,6 +39,8 @@ namespace pinion::node {
 
 /// The identity of a living process: pid and (the low half of) its start time; never 0.
 std::uint64_t identity_of(int process);
+/// Returns one for members of a table, which differs also for processes of another PID namespace.
+std::uint64_t member_identity_of(int process);
 inline int process_of(std::uint64_t identity) { return static_cast<int>(identity >> 32); }
 
 struct SharedTable;
@@ -56,11 +61,8 @@ class NodeTable {
   /// 0: no limit. A process that joins a table with another limit takes over that one. `identity`
   /// is the calling process's; tests give others.
   Error join(const std::string& directory, std::uint64_t job, std::uint64_t limit, std::uint64_t identity);
-  /// The first name of the job's table. Processes of another PID namespace, as of another container, meet in
-  /// a table of their own.
+  /// The first name of the job's table.
   static std::string name_of(std::uint64_t job);
-  /// Whether processes of another PID namespace have a table of the job there.
-  static bool is_elsewhere_too(const std::string& directory, std::uint64_t job);
   /// A table without a file, for processes that exist in a simulation only: joined by each of them under a
   /// number of its own, other than 0, and left by each. One thread.
   static std::shared_ptr<SharedTable> simulated();
@@ -110,7 +112,9 @@ class NodeTable {
   /// Joins under one of its names, `flags` beyond those for reading and writing. `passed`: the system does
   /// not support a table there.
   Error open_and_join(const std::string& path, int flags, std::uint64_t limit, bool& passed);
-  bool enter(std::uint64_t limit);
+  Error check_lock();
+  template <class Lock>
+  bool enter(std::uint64_t limit, Lock&& lock);
   bool anybody_else() const;
   void reclaim(int slot, std::uint64_t identity);
 

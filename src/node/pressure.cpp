@@ -85,7 +85,8 @@ void NodePressure::open() {
                 KeptText(group.limit_file()),
                 KeptText(group.directory + (group.unified ? "/memory.current" : "/memory.usage_in_bytes")),
                 KeptText(group.directory + "/memory.stat"), group.unified};
-    if (files.usage.is_open()) groups_.push_back(std::move(files));
+    const bool bounded = bytes_in(files.soft_bound) != 0 || bytes_in(files.bound) != 0;
+    if (files.usage.is_open() && (groups_.empty() || bounded)) groups_.push_back(std::move(files));
     if (groups_.size() == kMostGroups) break;
   }
 }

@@ -2,8 +2,8 @@
 // (/proc/pressure/memory, memory.pressure), a group is nearly full (memory.high, memory.max; version 1
 // alike), or the node has hardly any left (MemAvailable).
 //
-// Owns descriptors of the kernel's files: four a group, and three more. open() comes before the helper
-// thread, which calls the rest.
+// Owns descriptors of the kernel's files: three, and four for the process's own group and for each one around
+// it that has a bound at the start. open() comes before the helper thread, which calls the rest.
 #pragma once
 
 #include <string>

@@ -30,8 +30,10 @@ bool Arena::reserve(std::size_t bytes, bool grows) {
 Pages Arena::map(std::size_t least, std::size_t wanted) {
   if (range().empty()) return beyond_.map(least, wanted);
   // Some blocks of this size fit, without much memory that is registered for nothing.
-  const std::size_t roomy =
-      std::min(wanted, std::max(least, (4 * least + kUsualSegment - 1) / kUsualSegment * kUsualSegment));
+  const std::size_t roomy = beyond_.charges_untouched()
+                                ? least
+                                : std::min(wanted, std::max(least, (4 * least + kUsualSegment - 1) /
+                                                                       kUsualSegment * kUsualSegment));
   Pages pages = take(roomy);
   if (pages.range.empty() && least < roomy) pages = take(least);
   return pages.range.empty() && grows_ ? beyond_.map(least, wanted) : pages;

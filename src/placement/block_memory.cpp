@@ -26,10 +26,9 @@ bool BlockMemory::make_whole(Range block) {
   return true;
 }
 
-bool BlockMemory::make_plain(Range range, Backing backing) {
-  const bool in_arena = arena_.granules.range.contains(range);
-  const bool hidden = in_arena ? devices_.is_pinned(range.begin) || !arena_.views.of(range).empty()
-                               : backing == Backing::pool;
+bool BlockMemory::make_plain(Range range) {
+  const bool hidden = arena_.granules.range.contains(range) &&
+                      (devices_.is_pinned(range.begin) || !arena_.views.of(range).empty());
   return make_plain_unseen(range, hidden);
 }
 
@@ -93,7 +92,7 @@ bool BlockMemory::may_drop_free(Range range) {
          laid_over(range).empty();
 }
 
-bool BlockMemory::drop_free(Range range) {
+bool BlockMemory::drop_free(Range range, bool uncharges) {
   std::optional<SegmentTable::Changing> changing;
   {
     const HeapLock lock(arena_.segments.mutex);
@@ -102,11 +101,29 @@ bool BlockMemory::drop_free(Range range) {
     if (!laid_over(range).empty()) return false;
   }
   const Range view = arena_.views.of(range);
-  if (view.empty()) return discard_seen(range);
+  if (view.empty()) return uncharges ? uncharge(range) : discard_seen(range);
   memory_events::begin({range});
   const bool dropped = drop_view_unseen(view);
   memory_events::end(range);
   return dropped;
+}
+
+/// No registration has this memory, so that nothing remembers the pages that have gone.
+bool BlockMemory::uncharge(Range range) {
+  if (!map_over(range, PROT_NONE, MAP_NORESERVE)) return false;
+  arena_.marks.clear(Mark::laid_over, range);
+  arena_.marks.clear(Mark::replaced, range);
+  arena_.marks.set(Mark::deprived, range);
+  return true;
+}
+
+bool BlockMemory::charge(Range block) const {
+  bool charged = true;
+  if (arena_.marks.may_have(block))
+    arena_.marks.for_each_run(Mark::deprived, block, [&](Range run) {
+      charged = protect_unseen(run, PROT_READ | PROT_WRITE) && charged;
+    });
+  return charged;
 }
 
 Range BlockMemory::first_withheld(Range range) const {

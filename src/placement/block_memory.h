@@ -31,7 +31,7 @@ class BlockMemory {
   bool make_whole(Range block);
   /// Before memory of a block is free, wherever it lies: undoes what the program left on it beside its
   /// contents. False: refused.
-  bool make_plain(Range range, Backing backing);
+  bool make_plain(Range range);
   /// The first part over which the program has laid other mappings since reclaim(); empty: there is none. The
   /// heap may have no block there; the memory is the program's all the same.
   Range laid_over(Range range) const;
@@ -50,8 +50,11 @@ class BlockMemory {
   /// Whether drop_free() may give the contents of free memory back to the kernel: no device has registered
   /// it, and no mapping of the program lies there.
   bool may_drop_free(Range range);
-  /// Gives them back; zeros are left. False: it may not be, or the kernel refuses.
-  bool drop_free(Range range);
+  /// Gives them back; zeros are left. `uncharges`: the memory has no rights until charge() or make_whole().
+  /// False: it may not be, or the kernel refuses.
+  bool drop_free(Range range, bool uncharges);
+  /// Before such memory becomes a block: lets the system charge it. False: the system has no room. Lock-free.
+  bool charge(Range block) const;
 
   /// Whether the program has unmapped memory past HugepageHeap::unmap() since this was asked.
   bool withholds() { return changes_.take_withheld(); }
@@ -64,6 +67,7 @@ class BlockMemory {
   bool renew(Range range);
   bool make_fresh(Range range);
   bool drop(Range range);
+  bool uncharge(Range range);
 
   ArenaState& arena_;
   DeviceSegments& devices_;

@@ -314,6 +314,7 @@ void ChunkHeap::add_area(Area& area) {
   if (areas_ != nullptr) areas_->previous = &area;
   areas_ = &area;
   rebacked(area, area.pages.backing);
+  area.by_charge = records_.charges_untouched() && !area.pages.whole;
 
   Extent& whole = spares_.take();
   whole.begin = area.range().begin;
@@ -323,11 +324,15 @@ void ChunkHeap::add_area(Area& area) {
   area.place(whole);
 }
 
-bool ChunkHeap::cut_unused(Address address) {
+bool ChunkHeap::cut_unused(Address address, bool& has_blocks) {
   Area* area = areas_;
   while (area != nullptr && !area->range().contains({address, address + 1})) area = area->next;
-  if (area != nullptr && !area->cut) cut(*area);
-  return area != nullptr;
+  if (area == nullptr) return false;
+  const Extent& tail = *area->extent_at(area->range().end - kChunk);
+  has_blocks = tail.state != Extent::State::free || tail.begin != area->range().begin;
+  area->wanted = has_blocks;
+  if (has_blocks && !area->cut) cut(*area);
+  return true;
 }
 
 /// Free memory that a device may register for nothing: blocks that come are then registered already.
@@ -349,7 +354,8 @@ void ChunkHeap::cut(Area& area) {
   const std::size_t record_bytes = Area::record_size(tail.bytes());
   void* const records = spares_.has(1) ? records_.map_records(record_bytes) : nullptr;
   if (records == nullptr) return;
-  const Address at = arena_.cut(area.range(), tail.begin + room_to_register());
+  const Address room_end = arena_.granules().floor(tail.begin + room_to_register());
+  const Address at = arena_.cut(area.range(), std::max(tail.begin, room_end));
   if (at == 0) return records_.unmap_records(records, record_bytes);
 
   Area& rest = Area::make(records, record_bytes);
@@ -394,7 +400,7 @@ std::uint64_t ChunkHeap::touched_bytes() const {
   std::uint64_t bytes = 0;
   for (const Area* area = areas_; area != nullptr; area = area->next)
     for (Address page = area->range().begin; page != area->range().end; page += kHugepage)
-      if (area->pages.backing == Backing::pool || area->is(area->used, page)) bytes += kHugepage;
+      if (area->is(area->used, page)) bytes += kHugepage;
   return bytes;
 }
 
@@ -419,28 +425,33 @@ Pages ChunkHeap::forget_area(const Idle& piece) {
 
 std::uint64_t ChunkHeap::excess() const {
   const std::uint64_t of_largest_use = spares_addresses_ ? 0 : figures_.peak_bytes / 2;
-  const std::uint64_t kept = figures_.live_bytes + std::max(kKeptIdle, of_largest_use);
+  const std::uint64_t kept =
+      figures_.live_bytes + (records_.charges_untouched() ? 0 : std::max(kKeptIdle, of_largest_use));
   return used_bytes() > kept ? used_bytes() - kept : 0;
 }
 
-bool ChunkHeap::has_excess() const { return freed_since_look_ >= kFreedBeforeLook && excess() != 0; }
+bool ChunkHeap::has_excess() const {
+  return freed_since_look_ >= (records_.charges_untouched() ? kHugepage : kFreedBeforeLook) && excess() != 0;
+}
 
-/// The highest hugepages with contents of the free extent, up to `most` bytes. Those of the pool go by whole
-/// areas only: a hole would lose its reservation, and the pool may be empty when it is touched again. So do
-/// those of the arena, unless all is to go: a hole must not lie under a registration.
+/// The highest hugepages with contents of the free extent, up to `most` bytes. Those of the arena go by
+/// whole areas, unless all is to go, or the system charges them: a hole must not lie under a registration.
 bool ChunkHeap::idle_part(Extent& extent, std::uint64_t most, Idle& piece) const {
   const Area& area = *extent.area;
   piece = {&extent, {}, extent.range() == area.range()};
-  const bool by_area = area.pages.backing == Backing::pool || area.pages.whole;
+  const bool by_area = area.pages.whole;
   if (by_area && piece.whole_area)
-    return area.range().bytes() <= most && arena_.blocks().laid_over(area.range()).empty();
-  if (by_area && (most != UINT64_MAX || !arena_.blocks().may_drop_free(extent.range()))) return false;
+    return (records_.charges_untouched() || area.range().bytes() <= most) &&
+           arena_.blocks().laid_over(area.range()).empty();
+  const bool by_parts = most == UINT64_MAX || records_.charges_untouched();
+  if (by_area && !(by_parts && arena_.blocks().may_drop_free(extent.range()))) return false;
   piece.whole_area = piece.whole_area && (spares_addresses_ || most == UINT64_MAX);
   if (piece.whole_area) return true;
   const Range whole{round_up(extent.begin, kHugepage), extent.end() & ~(kHugepage - 1)};
   for (Address page = whole.end; page > whole.begin && piece.hugepages.bytes() < most; page -= kHugepage) {
-    const bool counts =
-        most == UINT64_MAX ? area.is(area.used, page - kHugepage) : area.is_held(page - kHugepage);
+    const bool counts = area.by_charge       ? area.is(area.charged, page - kHugepage)
+                        : most == UINT64_MAX ? area.is(area.used, page - kHugepage)
+                                             : area.is_held(page - kHugepage);
     if (!counts) {
       if (piece.hugepages.empty()) continue;
       break;
@@ -476,10 +487,8 @@ Address ChunkHeap::returned(const Idle& piece, Fate fate) {
        page += kHugepage) {
     const bool was_held = area.is_held(page);
     if (fate == Fate::offered) area.mark(area.offered, page);
-    if (fate == Fate::discarded) {
-      area.unmark(area.used, page);
-      area.unmark(area.offered, page);
-    }
+    if (fate == Fate::discarded)
+      for (const auto marks : {area.used, area.offered, area.charged}) area.unmark(marks, page);
     if (!was_held) continue;
     held_hugepages_.fetch_sub(1, std::memory_order_relaxed);
     figures_.returned_bytes += kHugepage;

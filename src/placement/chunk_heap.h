@@ -36,6 +36,12 @@ class ChunkHeap {
   /// Resizes it in place; false: its neighbours are in the way.
   bool resize(Extent& block, std::size_t bytes);
 
+  /// Lets the system charge the block's memory, where it charges what is untouched. False: it has no room.
+  bool charge(const Extent& block) {
+    if (!records_.charges_untouched()) return true;
+    if (block.area->pages.whole) return arena_.blocks().charge(block.range());
+    return !block.area->by_charge || block.area->charge(block.range(), records_);
+  }
   /// Makes new memory writable, marks its hugepages as used, and clears it if `zeroed`. For the owner of the
   /// block, without the lock. False: the memory cannot be used; once free, it stays out of use.
   bool prepare(const Area& area, Range memory, bool zeroed);
@@ -67,9 +73,9 @@ class ChunkHeap {
   // ---- memory for the kernel ----
 
   /// A device is about to register the area around the address: what is free behind its last block becomes an
-  /// area of its own, but for a small part of what the shard has in blocks. False: another shard has the
-  /// area.
-  bool cut_unused(Address address);
+  /// area of its own, but for a small part of what the shard has in blocks. `has_blocks`: whether the area
+  /// has any; without them its next block tells devices again. False: another shard has the area.
+  bool cut_unused(Address address, bool& has_blocks);
   /// The process's addresses have a limit: areas are small, and free ones go back.
   void spare_addresses() { spares_addresses_ = true; }
   /// Whether enough was freed since the last look, and too much free memory has contents.
@@ -95,7 +101,7 @@ class ChunkHeap {
   };
   const Figures& figures() const { return figures_; }
   std::uint64_t used_bytes() const { return held_hugepages_.load(std::memory_order_relaxed) * kHugepage; }
-  /// Like used_bytes(), with what the kernel was offered, and the pages that the pool gave untouched.
+  /// Like used_bytes(), with what the kernel was offered.
   std::uint64_t touched_bytes() const;
   Area* areas() const { return areas_; }
   /// The area has another backing now.

@@ -27,6 +27,7 @@ std::uint64_t DeviceSegments::number_at(Address address) {
 }
 
 Range DeviceSegments::pin(Range range, Range request) {
+  if (!range.contains(request)) return {};
   const HeapLock lock(arena_.segments.mutex);
   Segment* const segment = arena_.segments.find(range);
   if (segment == nullptr || !segment->of_heap) return {};

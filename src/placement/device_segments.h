@@ -35,7 +35,8 @@ class DeviceSegments {
   bool is_pinned(Address address);
   /// The number of the segment at the address; 0: there is none.
   std::uint64_t number_at(Address address);
-  /// Before a registration: the part to register, which contains the request. Empty: there is none.
+  /// Before a registration: the part to register, which contains the request. Empty: there is none. `segment`
+  /// may have gone, or be empty.
   Range pin(Range segment, Range request);
   /// After its last deregistration. True: the heap has left it; give_back() must follow.
   bool unpin(Range segment);

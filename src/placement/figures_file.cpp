@@ -13,7 +13,6 @@ constexpr const char* kExtension = ".hugepages";
 constexpr FigureRow<PlacementFigures> kRows[] = {
     {"blocks", &PlacementFigures::blocks},
     {"peak_bytes", &PlacementFigures::peak_bytes},
-    {"pool_bytes", &PlacementFigures::pool_bytes},
     {"advised_bytes", &PlacementFigures::advised_bytes},
     {"base_bytes", &PlacementFigures::base_bytes},
     {"used_bytes", &PlacementFigures::used_bytes},
@@ -28,15 +27,13 @@ PlacementFigures own_figures() {
   const ChunkHeap::Figures f = heap.figures();
   const StaticData placed = static_data();
   const auto most = [&](Backing backing) { return f.most_mapped[static_cast<std::size_t>(backing)]; };
-  const auto now = [&](Backing backing) { return f.mapped_bytes[static_cast<std::size_t>(backing)]; };
   return {.processes = 1,
           .blocks = f.blocks,
           .peak_bytes = f.peak_bytes,
-          .pool_bytes = most(Backing::pool),
           .advised_bytes = most(Backing::transparent),
           .base_bytes = most(Backing::base),
           .used_bytes = heap.touched_bytes(),
-          .hugepage_bytes = now(Backing::pool) + heap.transparent_bytes(),
+          .hugepage_bytes = heap.transparent_bytes(),
           .returned_bytes = f.returned_bytes,
           .static_bytes = placed.placed_bytes,
           .static_hugepage_bytes = placed.hugepage_bytes};

@@ -11,11 +11,10 @@ struct PlacementFigures {
   std::uint64_t processes = 0;
   std::uint64_t blocks = 0;          ///< allocated in all
   std::uint64_t peak_bytes = 0;      ///< in blocks at a time, at most
-  std::uint64_t pool_bytes = 0;      ///< mapped of the reserved pool, at most
   std::uint64_t advised_bytes = 0;   ///< mapped for transparent hugepages, at most
   std::uint64_t base_bytes = 0;      ///< mapped where the system has none, at most
   std::uint64_t used_bytes = 0;      ///< at the end: pages that a block had, and that may still be there
-  std::uint64_t hugepage_bytes = 0;  ///< at the end: in hugepages, the transparent ones by the kernel's count
+  std::uint64_t hugepage_bytes = 0;  ///< at the end: in hugepages, by the kernel's count
   std::uint64_t returned_bytes = 0;  ///< given back to the kernel, in all
   std::uint64_t static_bytes = 0;    ///< of static data, placed for transparent hugepages
   std::uint64_t static_hugepage_bytes = 0;  ///< of them, at the end: in hugepages by the kernel's count

@@ -33,6 +33,9 @@ struct Granules {
   /// The first granule's begin that is not below the address.
   Address ceil(Address address) const { return range.begin + (count_for(address - range.begin) << bits); }
 
+  /// The last granule's begin that is not above the address.
+  Address floor(Address address) const { return at(index_of(address)).begin; }
+
   /// Calls visit(i, part) for the part of the range in each granule.
   template <class Visit>
   void for_each(Range part, Visit&& visit) const {

@@ -85,9 +85,12 @@ void* HugepageHeap::allocate_to_grow(std::size_t bytes) {
 template <class Place>
 void* HugepageHeap::allocate_by(Shard& shard, bool zeroed, Place&& place_locked) {
   const KeptErrno kept;
-  const auto place = [&] {
+  const auto place = [&]() -> Extent* {
     const HeapLock lock(shard.mutex);
-    return place_locked();
+    Extent* const block = place_locked();
+    if (block == nullptr || shard.heap.charge(*block)) return block;
+    shard.heap.free(*block);
+    return nullptr;
   };
   for (;;) {
     Extent* block = place();
@@ -134,6 +137,10 @@ bool HugepageHeap::resize(void* block, std::size_t bytes) {
     Extent& extent = block_at(area, block);
     end = extent.end();
     if (!shard.heap.resize(extent, bytes)) return false;
+    if (!shard.heap.charge(extent)) {
+      shard.heap.resize(extent, end - extent.begin);
+      return false;
+    }
     new_end = extent.end();
   }
   if (new_end <= end || shard.heap.prepare(area, {end, new_end}, false)) return true;
@@ -162,7 +169,7 @@ bool HugepageHeap::undo_left(Area& area, Range range) {
   area.locked.clear(range);
   bool plain = true;
   area.advised.for_each_run(range, true, [&](Range run) {
-    if (arena_.blocks().make_plain(run, area.pages.backing))
+    if (arena_.blocks().make_plain(run))
       area.advised.clear(run);
     else
       plain = false;
@@ -294,7 +301,8 @@ bool HugepageHeap::lay_over_free(Range range) {
 
 ChunkHeap::Fate HugepageHeap::part_with(Range hugepages, bool at_once) {
   if (arena_.range().contains(hugepages))
-    return arena_.blocks().drop_free(hugepages) ? ChunkHeap::Fate::discarded : ChunkHeap::Fate::kept;
+    return arena_.blocks().drop_free(hugepages, source_.charges_untouched()) ? ChunkHeap::Fate::discarded
+                                                                             : ChunkHeap::Fate::kept;
   if (!at_once && source_.offer(hugepages)) return ChunkHeap::Fate::offered;
   return source_.discard(hugepages) ? ChunkHeap::Fate::discarded : ChunkHeap::Fate::kept;
 }
@@ -343,12 +351,14 @@ void HugepageHeap::spare_addresses() {
   }
 }
 
-void HugepageHeap::cut_unused(Address address) {
-  if (is_inside_heap()) return;
+bool HugepageHeap::cut_unused(Address address) {
+  bool has_blocks = true;
+  if (is_inside_heap()) return has_blocks;
   for (Shard& shard : shards_) {
     const HeapLock lock(shard.mutex);
-    if (shard.heap.cut_unused(address)) return;
+    if (shard.heap.cut_unused(address, has_blocks)) break;
   }
+  return has_blocks;
 }
 
 // ---- figures ----
@@ -395,7 +405,7 @@ std::uint64_t HugepageHeap::transparent_bytes() {
   for (Shard& shard : shards_) {
     const HeapLock lock(shard.mutex);
     for (const Area* area = shard.heap.areas(); area != nullptr && count < kMostAreas; area = area->next)
-      if (area->pages.backing != Backing::pool) ranges[count++] = area->range();
+      ranges[count++] = area->range();
   }
   return pinion::transparent_bytes(ranges.data(), count);
 }
@@ -430,13 +440,12 @@ void make_child_copy(const ChildMemory& children, Area& area) {
 
 }  // namespace
 
-/// Visits the areas that children lack: pages of the pool, and what the arena hides.
+/// Visits the areas that children lack: what the arena hides.
 template <class Visit>
 void HugepageHeap::for_each_hidden_area(Visit&& visit) {
   for (Shard& shard : shards_)
     for (Area* area = shard.heap.areas(); area != nullptr; area = area->next)
-      if (area->pages.backing == Backing::pool || arena_.children().is_hidden(area->range()))
-        visit(shard.heap, *area);
+      if (arena_.children().is_hidden(area->range())) visit(shard.heap, *area);
 }
 
 /// A handler that has interrupted the heap forks bare: its thread may hold some of the mutexes.

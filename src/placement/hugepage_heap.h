@@ -16,14 +16,16 @@
 // first. The kernel takes it when memory is short; until then a new block there costs no page fault. When the
 // kernel or the next allocator refuses memory, all goes back at once. Where the
 // process's addresses have a limit, 64 MiB stay in each shard, and free areas are unmapped: threads and
-// mappings need addresses too. free() itself leaves the block's pages,
+// mappings need addresses too. Where the
+// system charges untouched memory (vm.overcommit_memory=2), it looks after 2 MiB and keeps nothing: free
+// hugepages lose their rights, which ends the charge. free() itself leaves the block's pages,
 // and their registrations, as they are. What the program has left on the pages by madvise, mprotect, mlock or
 // mbind is undone: the next owner finds them as fresh.
 //
 // Fork: the process's mutexes are held across it, and so they are for children of _Fork, clone and syscall
 // (intercept/malloc/mappings.cpp). Private pages are copied on write, by the kernel. Blocks in
-// pages that children lack, those of the pool and of pinned segments (arena.h), are copied before, to private
-// pages that take their place in the child.
+// pages that children lack, those of pinned segments (arena.h), are copied before, to private pages that take
+// their place in the child.
 #pragma once
 
 #include <algorithm>
@@ -81,7 +83,8 @@ class HugepageHeap {
   /// The process's addresses have a limit from now on.
   void spare_addresses();
   /// Before a device registers the segment around the address: cuts off what the heap does not use of it.
-  void cut_unused(Address address);
+  /// False: no block is left in it.
+  bool cut_unused(Address address);
 
   // The handlers of pthread_atfork(). Between the first and one of the others, the forking thread may
   // allocate and free.

@@ -1,28 +1,22 @@
 #include "placement/kernel_pages.h"
 
-#include <fcntl.h>
-#include <linux/mman.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <sys/uio.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cinttypes>
 #include <cstdio>
-#include <cstdlib>
 #include <cstring>
+#include <string>
 
 #include "monitor/mapping_reader.h"
 #include "monitor/memory_events.h"
+#include "monitor/own_process.h"
 #include "monitor/system_call.h"
 
 #ifndef MADV_GUARD_REMOVE
 #define MADV_GUARD_REMOVE 103
-#endif
-#ifndef MADV_POPULATE_WRITE
-#define MADV_POPULATE_WRITE 23
 #endif
 
 namespace pinion {
@@ -30,9 +24,6 @@ namespace pinion {
 namespace {
 
 constexpr int kDefaultPolicy = 0, kLocalPolicy = 4;  // MPOL_DEFAULT, MPOL_LOCAL
-
-/// The pool gives more than one block needs, so that each growth serves several.
-constexpr std::size_t kLeastOfPool = std::size_t{16} << 20;
 
 Range map_unseen(std::size_t bytes, int flags) {
   const long at = raw_system_call(
@@ -44,23 +35,22 @@ bool advise(Range range, int advice) {
   return !is_error(raw_system_call(SYS_madvise, arguments_of(range.begin, range.bytes(), advice)));
 }
 
-/// Kernels before 5.14 cannot take the pages at once: there the pool stays out.
-Range of_pool(std::size_t bytes) {
-  const Range range = map_unseen(bytes, MAP_SHARED | MAP_HUGETLB | MAP_HUGE_2MB);
-  if (range.empty() || (advise(range, MADV_POPULATE_WRITE) && advise(range, MADV_DONTFORK))) return range;
-  unmap_unseen(range);
-  return {};
-}
+/// A setting of the kernel's; empty: it cannot be read.
+struct Setting {
+  explicit Setting(const char* path) {
+    KernelText file(path);
+    for (std::size_t i = 0; i + 1 < sizeof text && file.current() != KernelText::kEnd; file.advance())
+      text[i++] = static_cast<char>(file.current());
+  }
+  char text[64] = {};
+};
 
 bool read_transparent_mode() {
-  constexpr const char* kFile = "/sys/kernel/mm/transparent_hugepage/enabled";
-  const long file = raw_system_call(SYS_openat, arguments_of(AT_FDCWD, kFile, O_RDONLY | O_CLOEXEC, 0));
-  if (is_error(file)) return false;
-  char text[64] = {};
-  raw_system_call(SYS_read, arguments_of(file, text, sizeof text - 1));
-  raw_system_call(SYS_close, arguments_of(file));
-  return std::strstr(text, "[never]") == nullptr;
+  const Setting enabled("/sys/kernel/mm/transparent_hugepage/enabled");
+  return enabled.text[0] != '\0' && std::strstr(enabled.text, "[never]") == nullptr;
 }
+
+constinit std::atomic<bool> g_charges_untouched{false};
 
 enum class TransparentMode : std::uint8_t { unknown, off, on };
 constinit std::atomic<TransparentMode> g_transparent{TransparentMode::unknown};
@@ -87,6 +77,11 @@ Range map_aligned(std::size_t bytes, int flags) {
 void look_for_transparent_pages() {
   g_transparent.store(read_transparent_mode() ? TransparentMode::on : TransparentMode::off,
                       std::memory_order_relaxed);
+}
+
+void look_at_overcommit(const char* file) {
+  constexpr char kNever = '2';  // OVERCOMMIT_NEVER
+  g_charges_untouched.store(Setting(file).text[0] == kNever, std::memory_order_relaxed);
 }
 
 void unmap_unseen(Range range) {
@@ -128,51 +123,16 @@ Pages map_private(std::size_t bytes) {
 
 // ---- a child's copies ----
 
-namespace {
-
-/// The kernel copies, so that a page without rights ends the copy instead of the process. Returns the bytes
-/// copied.
-std::size_t copy_readable(Range from, Address to) {
-  const iovec source{reinterpret_cast<void*>(from.begin), from.bytes()};
-  const iovec target{reinterpret_cast<void*>(to), from.bytes()};
-  const long self = raw_system_call(SYS_getpid, {});
-  const long bytes = raw_system_call(SYS_process_vm_readv, arguments_of(self, &target, 1, &source, 1, 0));
-  return is_error(bytes) ? 0 : static_cast<std::size_t>(bytes);
-}
-
-constexpr std::size_t kReadAtOnce = std::size_t{1} << 20;
-
-/// The process's memory as a debugger reads it, whatever its rights.
-class OwnMemoryFile {
- public:
-  OwnMemoryFile()
-      : fd_(raw_system_call(SYS_openat,
-                            arguments_of(AT_FDCWD, "/proc/thread-self/mem", O_RDONLY | O_CLOEXEC))) {}
-  ~OwnMemoryFile() {
-    if (!is_error(fd_)) raw_system_call(SYS_close, arguments_of(fd_));
-  }
-  OwnMemoryFile(const OwnMemoryFile&) = delete;
-  OwnMemoryFile& operator=(const OwnMemoryFile&) = delete;
-
-  std::size_t read(Range from, Address to) const {
-    const long bytes = raw_system_call(SYS_pread64, arguments_of(fd_, to, from.bytes(), from.begin));
-    return is_error(bytes) ? 0 : static_cast<std::size_t>(bytes);
-  }
-
- private:
-  long fd_;
-};
-
-}  // namespace
-
 void copy_unseen(Range from, Address to) {
+  constexpr std::size_t kReadAtOnce = std::size_t{1} << 20;
   while (!from.empty()) {
-    std::size_t done = copy_readable(from, to);
-    if (done < from.bytes()) {
-      const Range next{from.begin + done, std::min(from.end, from.begin + done + kReadAtOnce)};
-      done = std::min(from.bytes(), done + std::max(OwnMemoryFile().read(next, to + done), page_size()));
-    }
-    from.begin += done;
+    long bytes = read_memory(from.begin, reinterpret_cast<void*>(to), from.bytes());
+    if (is_error(bytes) || bytes == 0)
+      bytes = read_memory_without_rights(from.begin, reinterpret_cast<void*>(to),
+                                         std::min(from.bytes(), kReadAtOnce));
+    // A page that nobody can read is left out.
+    const std::size_t done = is_error(bytes) || bytes == 0 ? page_size() : static_cast<std::size_t>(bytes);
+    from.begin += std::min(done, from.bytes());
     to += done;
   }
 }
@@ -265,11 +225,26 @@ bool view_unseen(Range view, Range to) {
 
 bool drop_view_unseen(Range view) { return advise(view, MADV_REMOVE); }
 
+namespace {
+
+Pages map_uncharged(std::size_t bytes) {
+  return {reserve_unseen(bytes), transparent_is_on() ? Backing::transparent : Backing::base};
+}
+
+}  // namespace
+
 Pages KernelPages::map(std::size_t least, std::size_t wanted) {
-  for (const std::size_t bytes : {std::clamp(kLeastOfPool, least, wanted), least})
-    if (const Range range = of_pool(bytes); !range.empty()) return {range, Backing::pool};
-  const Pages pages = map_private(wanted);
-  return pages.range.empty() && least < wanted ? map_private(least) : pages;
+  const auto map = charges_untouched() ? map_uncharged : map_private;
+  const Pages pages = map(wanted);
+  return pages.range.empty() && least < wanted ? map(least) : pages;
+}
+
+bool KernelPages::charges_untouched() const { return g_charges_untouched.load(std::memory_order_relaxed); }
+
+bool KernelPages::charge(Range hugepages) {
+  if (!protect_unseen(hugepages, PROT_READ | PROT_WRITE)) return false;
+  advise_hugepages(hugepages);
+  return true;
 }
 
 namespace {
@@ -294,8 +269,10 @@ bool map_over(Range range, int protection, int flags) {
 
 bool discard_seen(Range range) { return advise_seen(range, MADV_DONTNEED); }
 
-bool KernelPages::discard(Range hugepages) { return discard_seen(hugepages); }
-bool KernelPages::offer(Range hugepages) { return advise_seen(hugepages, MADV_FREE); }
+bool KernelPages::discard(Range hugepages) {
+  return charges_untouched() ? map_over(hugepages, PROT_NONE, MAP_NORESERVE) : discard_seen(hugepages);
+}
+bool KernelPages::offer(Range hugepages) { return !charges_untouched() && advise_seen(hugepages, MADV_FREE); }
 
 void KernelPages::unmap(const Pages& pages) {
   memory_events::begin({pages.range});
@@ -311,26 +288,22 @@ void* KernelPages::map_records(std::size_t bytes) {
 void KernelPages::unmap_records(void* records, std::size_t bytes) { unmap_unseen(Range::of(records, bytes)); }
 
 std::uint64_t transparent_bytes(const Range* ranges, std::size_t count) {
-  std::FILE* const file = std::fopen("/proc/self/smaps", "re");
-  if (file == nullptr) return 0;
-  char* line = nullptr;
-  std::size_t room = 0, ours = 0;
+  KernelText smaps("/proc/thread-self/smaps");
+  std::size_t ours = 0;
   std::uint64_t bytes = 0;
-  while (::getline(&line, &room, file) > 0) {
+  for (std::string line; smaps.line(line);) {
     Range mapping;
     std::uint64_t kilobytes = 0;
-    if (std::sscanf(line, "%" SCNxPTR "-%" SCNxPTR, &mapping.begin, &mapping.end) == 2) {
+    if (std::sscanf(line.c_str(), "%" SCNxPTR "-%" SCNxPTR, &mapping.begin, &mapping.end) == 2) {
       ours = 0;
       for (std::size_t i = 0; i < count; ++i) {
         const Range both{std::max(mapping.begin, ranges[i].begin), std::min(mapping.end, ranges[i].end)};
         if (!both.empty()) ours += both.bytes();
       }
-    } else if (std::sscanf(line, "AnonHugePages: %" SCNu64, &kilobytes) == 1) {
+    } else if (std::sscanf(line.c_str(), "AnonHugePages: %" SCNu64, &kilobytes) == 1) {
       bytes += std::min<std::uint64_t>(kilobytes << 10, ours);
     }
   }
-  std::free(line);
-  std::fclose(file);
   return bytes;
 }
 

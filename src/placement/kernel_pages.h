@@ -1,9 +1,8 @@
-// The kernel's hugepages for the heap: first of the reserved pool, then transparent ones, then base pages.
+// The kernel's pages for the heap: transparent hugepages, else base pages.
 //
-// Pages of the pool are taken when they are mapped, so that touching them cannot fail later. They are shared
-// memory that children of fork do not get: copy-on-write would need further pages of the pool, and end in
-// SIGBUS where it is empty (hugepage_heap.h copies the blocks for the child instead). Owns nothing; callers
-// as page_source.h has them.
+// The reserved pool (hugetlb) stays out: in its mappings MADV_DONTNEED of less than a hugepage succeeds and
+// clears nothing, and guard pages are refused. Blocks of malloc must behave like private memory under any
+// system call, also one that no hook sees. Owns nothing; callers as page_source.h has them.
 #pragma once
 
 #include "placement/page_source.h"
@@ -16,6 +15,8 @@ class KernelPages final : public PageSource {
   bool discard(Range hugepages) override;
   bool offer(Range hugepages) override;
   void unmap(const Pages& pages) override;
+  bool charges_untouched() const override;
+  bool charge(Range hugepages) override;
   void* map_records(std::size_t bytes) override;
   void unmap_records(void* records, std::size_t bytes) override;
 };
@@ -31,6 +32,8 @@ bool discard_seen(Range range);
 /// Looks whether the system gives transparent hugepages. The answer stays: the process may lose the right to
 /// open files.
 void look_for_transparent_pages();
+/// Looks whether the system charges untouched memory (PageSource::charges_untouched()). The answer stays.
+void look_at_overcommit(const char* file = "/proc/sys/vm/overcommit_memory");
 /// Whether the range takes transparent hugepages at its first touch.
 bool advise_hugepages(Range range);
 /// Unmaps memory that the program never saw: no hook runs.

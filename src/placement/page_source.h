@@ -16,11 +16,10 @@ namespace pinion {
 constexpr std::size_t kHugepage = std::size_t{2} << 20;
 
 enum class Backing : std::uint8_t {
-  pool,         ///< reserved hugepages (hugetlbfs), taken when mapped
   transparent,  ///< advised: hugepages where the kernel has them at first touch
   base,         ///< the system's page size
 };
-constexpr std::size_t kBackings = 3;
+constexpr std::size_t kBackings = 2;
 
 /// Whole hugepages of one backing, or an empty range.
 struct Pages {
@@ -39,6 +38,13 @@ class PageSource {
   /// it is written to. False: all is as before.
   virtual bool offer(Range hugepages) = 0;
   virtual void unmap(const Pages& pages) = 0;
+
+  /// Whether the system charges memory that may be written, touched or not (vm.overcommit_memory=2). Then
+  /// private memory from map() and discard() has no rights, and costs nothing, until charge(); offer() is
+  /// refused.
+  virtual bool charges_untouched() const { return false; }
+  /// Makes such memory readable and writable. False: the system has no room for it. Called like map().
+  virtual bool charge(Range /*hugepages*/) { return true; }
 
   /// Maps zeros for the heap's own records; null: memory is short.
   virtual void* map_records(std::size_t bytes) = 0;

@@ -6,6 +6,11 @@ namespace pinion {
 
 namespace {
 
+constexpr Choice<Hugepages> kHugepages[] = {{"auto", Hugepages::automatic},
+                                            {"heap", Hugepages::heap},
+                                            {"off", Hugepages::off},
+                                            {"yes", Hugepages::heap},
+                                            {"no", Hugepages::off}};
 constexpr Choice<bool> kYesNo[] = {{"yes", true}, {"no", false}};
 
 bool set_arena(PlacementOptions& options, std::string_view text) {
@@ -21,8 +26,13 @@ bool set_arena(PlacementOptions& options, std::string_view text) {
 OptionTable<PlacementOptions> placement_options() {
   using O = PlacementOptions;
   return {
-      switch_option(&O::hugepages,
-                    {"hugepages", "large blocks of malloc lie in hugepages, which register faster"}, kYesNo),
+      choice_option(
+          &O::hugepages,
+          {"hugepages",
+           "hugepages, which register faster: buffers that the helper has let go get them, or all large "
+           "blocks of malloc lie in them (heap, or the name alone)",
+           Listing::everyday, nullptr, nullptr, "heap"},
+          kHugepages),
       size_option(&O::hugepage_threshold,
                   {"hugepage-threshold",
                    "smallest block that the hugepage heap serves, 4K to 1G; smaller ones go to the next "

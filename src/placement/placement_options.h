@@ -7,8 +7,12 @@
 
 namespace pinion {
 
+/// Where buffers get hugepages from: those that are there from the helper, while it has let them go; or
+/// large blocks of malloc from a heap of them.
+enum class Hugepages : std::uint8_t { off, automatic, heap };
+
 struct PlacementOptions {
-  bool hugepages = false;
+  Hugepages hugepages = Hugepages::off;
   std::uint64_t hugepage_threshold = 32 << 10;
   std::uint64_t preregister = 0;        ///< the arena's bytes
   std::uint64_t preregister_mmaps = 0;  ///< from so many bytes on; 0: none

@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 
+#include "monitor/libc_hooks.h"
 #include "placement/kernel_pages.h"
 
 namespace pinion {
@@ -26,7 +27,7 @@ std::optional<int> ProgramChanges::advise(Range range, int advice, bool wish) {
 bool ProgramChanges::withhold(Range range) {
   if (is_replaced(range)) {
     note_replaced(range);
-    return empty_unseen(range);
+    return empty_heard(range);
   }
   note_deprived(range);
   arena_.marks.set(Mark::withheld, range);

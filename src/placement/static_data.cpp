@@ -8,6 +8,7 @@
 #include <cstring>
 
 #include "base/held_signals.h"
+#include "base/loaded_objects.h"
 #include "monitor/memory_events.h"
 #include "placement/kernel_pages.h"
 
@@ -80,7 +81,7 @@ bool replace(Range data) {
 
 void place_static_data() {
   Segments found;
-  ::dl_iterate_phdr(find_segments, &found);
+  own_dl_iterate_phdr()(find_segments, &found);
   const auto placed = [](Range range) { g_placed.add(range.begin, range.end); };
   for (std::size_t i = 0; i < found.bss.count; ++i)
     if (advise_hugepages(found.bss.ranges[i])) placed(found.bss.ranges[i]);

@@ -67,8 +67,8 @@ bool Acquisition::others_make_room() {
   const Budget& budget = domain_->budget();
   for (Domain* other : domains_) {
     if (other == domain_) continue;
-    acquire_.attempt.victims = other->begin_shrink(budget.most_bytes() - acquire_.request.pages.bytes(),
-                                                   budget.limits().regions - 1);
+    acquire_.attempt.victims =
+        other->begin_shrink(budget.most_bytes() - acquire_.request.pages.bytes(), budget.most_regions() - 1);
     if (acquire_.attempt.victims.empty()) continue;
     victims_in_ = other;
     return true;
@@ -87,7 +87,7 @@ bool Acquisition::idle_regions_make_room() const {
     }
   }
   return bytes <= most && budget.bytes() <= most - bytes + idle &&
-         budget.regions() - idle_regions < budget.limits().regions;
+         budget.regions() - idle_regions < budget.most_regions();
 }
 
 }  // namespace pinion

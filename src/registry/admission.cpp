@@ -10,6 +10,7 @@ namespace pinion {
 void Admission::take_capabilities() {
   const DeviceCapabilities capabilities = context_.device->capabilities();
   exact_rights_ = capabilities.remote;
+  whole_requests_ = capabilities.hides_from_children;
   byte_ranges_ = capabilities.byte_ranges;
   caps_ = capabilities.caps;
 }
@@ -33,7 +34,7 @@ bool Admission::device_has_room(Range want, const std::vector<Region*>& gone) co
 bool Admission::fits(Range want, std::uint64_t others, const std::vector<Region*>& gone) const {
   const Budget& budget = *context_.budget;
   return others + table_.reserved_bytes() + table_.unreserved(want) <= budget.desired_bytes() &&
-         budget.regions() - gone.size() < budget.limits().regions && device_has_room(want, gone);
+         budget.regions() - gone.size() < budget.most_regions() && device_has_room(want, gone);
 }
 
 bool Admission::fits_twice(Range pages) const { return have_room(pages.bytes(), pages); }
@@ -42,13 +43,13 @@ bool Admission::within_limits(Range want) const { return have_room(table_.unrese
 
 bool Admission::have_room(std::size_t bytes, Range pages) const {
   const Budget& budget = *context_.budget;
-  return budget.bytes() + bytes <= budget.most_bytes() && budget.regions() < budget.limits().regions &&
+  return budget.bytes() + bytes <= budget.most_bytes() && budget.regions() < budget.most_regions() &&
          device_has_room(pages);
 }
 
 bool Admission::could_ever_fit(Range want) const {
   const Budget& budget = *context_.budget;
-  return want.bytes() <= budget.most_bytes() && budget.limits().regions != 0 &&
+  return want.bytes() <= budget.most_bytes() && budget.most_regions() != 0 &&
          (caps_.max_bytes == 0 || want.bytes() <= caps_.max_bytes);
 }
 
@@ -66,7 +67,7 @@ bool Admission::room_is_coming(std::size_t bytes) const {
   });
   const std::uint64_t held = budget.bytes(), regions = budget.regions();
   return (held - std::min(held, going) + bytes <= most &&
-          regions - std::min(regions, regions_going) < budget.limits().regions) ||
+          regions - std::min(regions, regions_going) < budget.most_regions()) ||
          budget.ask_occupants(bytes);
 }
 
@@ -100,13 +101,14 @@ Error Admission::limit_error(std::size_t needed) const {
   const Budget& budget = *context_.budget;
   if (const Error refusal = budget.refusal()) return refusal;
   const auto& limits = budget.limits();
+  const std::uint64_t regions = budget.most_regions();
   return Error::make(
       ENOMEM,
       "registered memory is limited to %s (%s)%s; %s in %s are in use and %s more are needed: "
       "raise the limit",
       SizeText(limits.bytes).text, limits.bytes_from.c_str(),
-      limits.regions == UINT64_MAX ? ""
-                                   : (" and " + regions_text(limits.regions) + " (--limit-regions)").c_str(),
+      regions == UINT64_MAX ? ""
+                            : (" and " + regions_text(regions) + " (" + budget.regions_from() + ")").c_str(),
       SizeText(budget.bytes()).text, regions_text(budget.regions()).c_str(), SizeText(needed).text);
 }
 

@@ -17,6 +17,8 @@ class Admission {
   void take_capabilities();
   /// Peers can get a key of the device: a registration has exactly the rights of its request.
   bool exact_rights() const { return exact_rights_; }
+  /// A forked child may lack what is registered: a region has the memory of its request alone.
+  bool whole_requests() const { return whole_requests_; }
   /// Registrations are ranges of bytes that never overlap.
   bool byte_ranges() const { return byte_ranges_; }
   /// Most bytes, of whole pages, that the device registers in one region.
@@ -59,6 +61,7 @@ class Admission {
   RegionTable& table_;
   DeviceCaps caps_;  ///< of the device, as it was opened
   bool exact_rights_ = false;
+  bool whole_requests_ = false;
   bool byte_ranges_ = false;
 };
 

@@ -6,15 +6,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <fstream>
 #include <string>
 
 #include "base/machine_memory.h"
 #include "base/memory_groups.h"
+#include "monitor/own_process.h"
 
 namespace pinion {
 
 namespace {
+
+/// The part of RLIMIT_MEMLOCK that is left to calls of the program that no hook meets (docs/bounds.md).
+constexpr std::uint64_t kLeftToTheProgram = 8;
 
 bool has_ipc_lock() {
   __user_cap_header_struct header{_LINUX_CAPABILITY_VERSION_3, 0};
@@ -27,9 +30,7 @@ bool has_ipc_lock() {
 std::uint64_t cgroup_memory_limit() {
   std::uint64_t least = UINT64_MAX;
   for (const MemoryGroup& group : memory_groups()) {
-    std::ifstream max(group.limit_file());
-    std::uint64_t bytes = 0;
-    if (max >> bytes) least = std::min(least, bytes);
+    least = std::min(least, kernel_number(group.limit_file().c_str(), UINT64_MAX));
   }
   return least;
 }
@@ -49,10 +50,10 @@ Limits find_limits(std::uint64_t user_bytes, std::uint64_t user_regions, int loc
   rlimit memlock{};
   if (pinned != Pinned::uncounted && !has_ipc_lock() && ::getrlimit(RLIMIT_MEMLOCK, &memlock) == 0 &&
       memlock.rlim_cur != RLIM_INFINITY) {
-    if (pinned == Pinned::by_process)
-      take(memlock.rlim_cur, "RLIMIT_MEMLOCK (`ulimit -l`)");
-    else
-      take(memlock.rlim_cur / share, "RLIMIT_MEMLOCK (`ulimit -l`), shared by the user's ranks");
+    const std::uint64_t most = pinned == Pinned::by_process ? memlock.rlim_cur : memlock.rlim_cur / share;
+    take(most, pinned == Pinned::by_process ? "RLIMIT_MEMLOCK (`ulimit -l`)"
+                                            : "RLIMIT_MEMLOCK (`ulimit -l`), shared by the user's ranks");
+    limits.idle_bytes = most - most / kLeftToTheProgram;
   }
   const std::uint64_t cgroup = cgroup_memory_limit();
   if (cgroup != UINT64_MAX)

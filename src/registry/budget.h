@@ -26,6 +26,9 @@ struct Limits {
   std::uint64_t bytes = UINT64_MAX;
   std::uint64_t regions = UINT64_MAX;
   std::string bytes_from = "no limit";
+  /// The most that may stay registered while idle: beyond it is the part of RLIMIT_MEMLOCK that stays free
+  /// for what the program pins by itself.
+  std::uint64_t idle_bytes = UINT64_MAX;
 };
 
 /// The memory that RLIMIT_MEMLOCK bounds: io_uring counts the memory of all processes of the user, RDMA
@@ -84,7 +87,7 @@ class Budget {
   bool reserve(std::uint64_t bytes, Time now = 0) {
     const MutexLock lock(mutex_);
     const std::uint64_t held = this->bytes();
-    if (regions() >= limits_.regions || bytes > limits_.bytes || held > limits_.bytes - bytes) return false;
+    if (regions() >= most_regions() || bytes > limits_.bytes || held > limits_.bytes - bytes) return false;
     if (held + bytes > peak_goal_.bytes()) return false;
     if (allowance_ && held + bytes > allowance_->bytes()) {
       allowance_->raise(held + bytes);
@@ -210,6 +213,15 @@ class Budget {
   std::uint64_t bytes() const { return bytes_.load(std::memory_order_relaxed); }
   std::uint64_t regions() const { return regions_.load(std::memory_order_relaxed); }
   const Limits& limits() const { return limits_; }
+  /// The most regions that may be reserved at the moment, and where that comes from.
+  std::uint64_t most_regions() const {
+    return std::min(limits_.regions, mapped_.load(std::memory_order_relaxed));
+  }
+  const char* regions_from() const {
+    return most_regions() == limits_.regions ? "--limit-regions" : "vm.max_map_count";
+  }
+  /// The mappings that the kernel leaves the process are enough for so many regions at the moment.
+  void bound_regions(std::uint64_t most) { mapped_.store(most, std::memory_order_relaxed); }
   /// The most bytes that may be reserved at the moment without a higher peak.
   std::uint64_t desired_bytes() const { return std::min(most_bytes(), peak_goal_.bytes()); }
   /// The most bytes that may be reserved at the moment.
@@ -236,6 +248,7 @@ class Budget {
   mutable Mutex mutex_;  ///< guards writing to all that follows, and the allowance
   LearnedRoom room_ GUARDED_BY(mutex_);
   std::atomic<std::uint64_t> learned_{UINT64_MAX};  ///< room_.most()
+  std::atomic<std::uint64_t> mapped_{UINT64_MAX};   ///< bound_regions()
   PeakGoal peak_goal_;
   std::atomic<std::uint64_t> bytes_{0};
   std::atomic<std::uint64_t> regions_{0};

@@ -74,7 +74,7 @@ std::vector<Region*> Eviction::for_swap(std::uint64_t bytes, Time back) {
   const std::uint64_t others = admission_.held_by_others();
   const auto fits = [&](const std::vector<Region*>& gone) {
     return others + table_.reserved_bytes() + bytes <= budget.desired_bytes() &&
-           budget.regions() - gone.size() < budget.limits().regions;
+           budget.regions() - gone.size() < budget.most_regions();
   };
   return fits({}) ? std::vector<Region*>{} : until(fits, back);
 }

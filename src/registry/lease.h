@@ -47,8 +47,10 @@ class Leases {
     return false;
   }
 
-  /// A request from `begin` on was served by `region`, which is under lease.
+  /// A request from `begin` on was served by `region`, which is under lease. A hint serves shorter requests
+  /// too.
   void remember(RecentRegions& recent, Address begin, Region* region) const {
+    if (!region->serves_parts.load(std::memory_order_relaxed)) return;
     recent.remember({begin, region->end.load(std::memory_order_relaxed),
                      region->word.load().proof() |
                          RegionHint::marks(table_.number(), region->access.load(std::memory_order_relaxed)),

@@ -45,6 +45,8 @@ struct alignas(64) Region {
   /// The helper decides nothing about the region before it has rested: uses leave a count alone
   /// (retention/settled_regions.h).
   std::atomic<bool> settled{false};
+  /// Serves requests within it too, not just for all of it (DeviceCapabilities::hides_from_children).
+  std::atomic<bool> serves_parts{true};
   std::atomic<std::uint32_t> entries{0};  ///< translation entries; pages, where the device counts none
   Transitions transitions;                ///< changes when `registering` ends; waiters sleep on it
 
@@ -70,8 +72,12 @@ struct alignas(64) Region {
 
   Range range() const { return {begin.load(std::memory_order_relaxed), end.load(std::memory_order_relaxed)}; }
   std::uint32_t generation() const { return word.load().generation(); }
+  bool covers(Range request) const {
+    return serves_parts.load(std::memory_order_relaxed) ? range().contains(request)
+                                                        : range() == request.to_pages();
+  }
   bool serves(Range request, Access rights) const {
-    return range().contains(request) && includes(access.load(std::memory_order_relaxed), rights);
+    return covers(request) && includes(access.load(std::memory_order_relaxed), rights);
   }
 
   /// Notes uses that leave no record; for leaseholders.

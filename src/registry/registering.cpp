@@ -49,7 +49,7 @@ Region* Registering::candidate_for(const AcquireRequest& request) const {
   Region* ready = nullptr;
   Region* coming = nullptr;
   table_.for_each_overlap(request.pages, [&](Region* region) {
-    if (!region->range().contains(request.pages)) return;
+    if (!region->covers(request.pages)) return;
     const auto word = region->word.load();
     if (word.doomed() || (request.owner && region->owner.load(std::memory_order_relaxed) != request.owner))
       return;
@@ -183,6 +183,8 @@ void Registering::place(Acquire& acquire, const Look& sight) {
   region->memory_changed.store(false, std::memory_order_relaxed);
   region->access.store(attempt.try_access, std::memory_order_relaxed);
   region->last_use.store(ticks, std::memory_order_relaxed);
+  region->serves_parts.store(!admission_.whole_requests() || attempt.as_large || request.owner,
+                             std::memory_order_relaxed);
   region->settled.store(false, std::memory_order_relaxed);
   region->uses.store(0, std::memory_order_relaxed);
   region->interval.store(0, std::memory_order_relaxed);

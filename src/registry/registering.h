@@ -14,6 +14,9 @@
 // the rights of its request, on exactly the memory of requests for these rights. A request for others on the
 // same memory replaces it: callers that need several rights in turn should request their sum.
 //
+// Children: where a device hides memory from them, a region has the pages of its request and serves no
+// others. A permanent region, and one of large pages, serves parts: their callers make copies for children.
+//
 // Byte ranges: a registration overlaps no other one at any time. Idle regions that it would overlap go first.
 // A request that overlaps a region in use, or on its way out, is refused with EBUSY.
 #pragma once

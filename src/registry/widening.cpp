@@ -16,7 +16,7 @@ void Widening::choose(Acquire& acquire, bool alone) const {
   }
   if (alone)
     want = acquire.alone();
-  else if (want == acquire.alone() && !acquire.request.owner)
+  else if (want == acquire.alone() && !acquire.request.owner && !admission_.whole_requests())
     want = merged(acquire);
 }
 

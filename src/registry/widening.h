@@ -11,6 +11,9 @@
 // that the limits leave no room to replace. The larger ones come first: a fork-safe libibverbs that has
 // refused a part of a hugepage refuses the whole from then on.
 //
+// Where a device hides memory from forked children nothing is merged: they would lack what the program has
+// released. Large pages come from callers that copy them for children.
+//
 // A device of byte ranges registers no large pages. Its regions never overlap, so a miss that overlaps one by
 // a byte is merged with it, and leaves a mere neighbour alone.
 #pragma once

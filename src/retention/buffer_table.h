@@ -64,6 +64,15 @@ struct Buffer {
     runlog::Event use{};       ///< the last one that left a record: those that leave none are alike
   } settled;
   Duration reserved = 0;  ///< in the time budget, for its next use (ledger.h)
+  /// The state of collapse_plan.h.
+  struct Collapsing {
+    Time dear_since = kNotYet;  ///< its region is kept since then, as it would be dear to have it back
+    Duration rent = 0;          ///< so long, until its last use
+    Address done_to = 0;        ///< its units below that are done
+    Duration dear = 0;          ///< a registration before that
+    Time again = 0;             ///< the next try, after a refusal
+    Duration rest = 0;          ///< the last wait for that
+  } collapsing;
   /// Its next use, as last planned.
   struct Expected {
     Time at_release = kNever;  ///< predicted one full reuse ahead

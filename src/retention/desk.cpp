@@ -192,6 +192,8 @@ void Desk::share(Budget& budget, std::uint64_t hold_at_most, std::uint64_t at_ha
 void Desk::see_memory(Budget& budget, bool is_short) {
   budget.set_memory_short(is_short);
   release_.see(is_short);
+  const std::uint64_t most = budget.limits().idle_bytes;
+  if (!sharing_ && budget.bytes() > most) sharing_ = Sharing{&budget, most, budget.bytes() / 4, 0};
   if (!is_short) return;
   minimum_gain_.see_shortage();
   swap_.give_up();

@@ -109,7 +109,8 @@ class Desk {
   /// The process may hold so many bytes, and have so many at hand beyond them: idle regions go for that, then
   /// the budget gives back its reserve. `binds`: its part of the node's limit is less than it would hold.
   void share(Budget& budget, std::uint64_t hold_at_most, std::uint64_t at_hand, bool binds);
-  /// The node was looked at: whether it is short of memory.
+  /// The node was looked at: whether it is short of memory. Idle regions go that take what Limits leaves
+  /// free.
   void see_memory(Budget& budget, bool is_short);
   /// Sets whether the process has a helper that acts, and how long it may have to wait for its core.
   /// Without one, registrations stay and learning stops.

@@ -37,6 +37,7 @@ HelperRetention::HelperRetention(Domain& domain, Predictor& predictor, CostEstim
       ledger_(settings_.budget, costs, buffers_),
       forecast_(predictor, buffers_, ledger_),
       plan_(costs, buffers_),
+      collapse_(settings_.collapse),
       settled_(domain, buffers_, ledger_) {}
 
 HelperRetention::HelperRetention(Domain& domain, std::unique_ptr<Predictor> predictor, CostEstimates& costs,
@@ -109,6 +110,7 @@ void HelperRetention::note_use(BufferId id, const runlog::Event& lease, RegionRe
   buffer.last_use = std::max(buffer.last_use, time);
   buffer.busy_until = std::max(buffer.busy_until, end);
   buffer.lasts = std::max(end - time - static_cast<Duration>(lease.wait_ns), Duration{0});
+  collapse_.used(buffer, time);
   ledger_.give_back(buffer);
   // Rights of the device add up, so that a buffer that is sent and received in turn is registered ahead once.
   // Peers get those of the last use alone.
@@ -253,13 +255,23 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   // Another buffer may need the room for longer than the region is away, outside of a swap.
   const bool short_of_room =
       out_of_room_ != kNotYet && now - out_of_room_ < std::max(ledger_.patience(buffer), kShortage);
-  if (short_of_room || refused || !ledger_.affords(pages, entries, next, now)) {
+  const bool saves_up = collapse_.saves_up(now) && next.time != kNever;
+  if (short_of_room || refused || saves_up || !ledger_.affords(pages, entries, next, now)) {
+    if (!short_of_room && alone && next.time != kNever) {
+      collapse_.kept_as_dear(buffers_[id], now);
+      const Duration idle = std::min({next.early, next.time, plan_.first_due()}) - now;
+      action.buffer = id;
+      action.collapse = is_short ? Range{} : collapse_.part(buffer, ledger_, costs_, idle, now);
+      if (!action.collapse.empty() && claim(ref, after, action)) return true;
+      action.collapse = {};
+    }
     keep(id, after, now, too_dear ? ledger_.enough_at(ref, kExperiment) : next.time);
     return false;
   }
   if (claim(ref, after, action)) return true;
   // It is in use, and its release brings it back; or the budget refused it.
   if (ref.current() && ref.region->word.load().idle()) {
+    if (alone) collapse_.kept_as_dear(buffers_[id], now);
     const Time enough = ledger_.enough_at(ref, 1);
     if (enough != kNever) looks_.set(id, std::max(now + kMillisecond, enough));
   }
@@ -400,6 +412,9 @@ Time HelperRetention::next_deadline() const {
 void HelperRetention::done(const Action& action, RegionRef region, bool ok, Duration took, Time now) {
   if (action.kind == Action::Kind::deregister) {
     costs_.deregistration.observe(action.entries, took);
+    if (!action.collapse.empty() && buffers_.is_live(action.buffer) &&
+        buffers_[action.buffer].pages == action.pages)
+      collapse_.collapsed(buffers_[action.buffer], action, costs_.registration.expected(action.entries), now);
     for (const BufferId id : buffers_.in(action.pages)) enqueue(id, action.after);
     return;
   }
@@ -407,6 +422,7 @@ void HelperRetention::done(const Action& action, RegionRef region, bool ok, Dura
   Buffer& buffer = buffers_[action.buffer];
   if (registered(region)) buffer.entries = entries_under(region.region, action.pages);
   if (took > 0) costs_.registered(action.pages.pages(), buffer.entries, took);
+  if (took > 0) collapse_.registered(buffer, took);
   buffer.region = region;
   if (!registered(region)) return;
   for (const BufferId id : buffers_.in(region.region->range())) ledger_.give_back(buffers_[id]);

@@ -19,6 +19,7 @@
 #include "predict/predictor.h"
 #include "registry/domain.h"
 #include "retention/buffer_table.h"
+#include "retention/collapse_plan.h"
 #include "retention/cost_estimate.h"
 #include "retention/deadlines.h"
 #include "retention/forecast.h"
@@ -39,6 +40,7 @@ class HelperRetention final : public Retention {
     TimeBudget* budget = nullptr;
     /// A region goes only where memory has been short, or after a rest of kLongRest.
     bool keeps_until_short = false;
+    CollapsePlan::Settings collapse = {};
     /// Returns the name of a call site in predictions, which outlives the run; empty: its number.
     std::function<std::uint64_t(std::uint64_t)> site_name;
   };
@@ -130,6 +132,7 @@ class HelperRetention final : public Retention {
   Ledger ledger_;
   Forecast forecast_;
   RegistrationPlan plan_;
+  CollapsePlan collapse_;
   SettledRegions settled_;
   PredictionScore score_;
 

@@ -37,6 +37,12 @@ Duration Ledger::worth(std::size_t pages, std::size_t entries) const {
   return rounded(price * share * lost + static_cast<double>(unseen_));
 }
 
+Duration Ledger::worth_of_work(std::size_t pages, Duration work) const {
+  const auto share = static_cast<double>(std::max(buffers_.all_pages(), pages)) / static_cast<double>(pages);
+  const Duration lost = budget_ ? budget_->lost(work) : work;
+  return rounded(TimeBudget::kPrice * share * static_cast<double>(lost));
+}
+
 bool Ledger::worth_registering(const Buffer& buffer, const Estimate& next) const {
   if (next.reuse == 1) return true;
   const double late = next.reuse * static_cast<double>(worth(buffer));

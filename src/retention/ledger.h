@@ -39,6 +39,15 @@ class Ledger {
   /// Returns for how long to hold so many pages is as bad as one late transfer of them. Such a transfer
   /// registers so many translation entries, and leaves them registered until the next look.
   Duration worth(std::size_t pages, std::size_t entries) const;
+  /// Returns for how long to hold so many pages is as bad as so much work of the helper's, at the price of an
+  /// unused budget.
+  Duration worth_of_work(std::size_t pages, Duration work) const;
+  /// The helper's work for which the budget has time that is not reserved.
+  Duration free_for_work() const {
+    if (!budget_ || !budget_->bounded()) return kNever / 4;
+    const auto delay = static_cast<double>(budget_->lost(kSecond)) / kSecond;
+    return static_cast<Duration>(static_cast<double>(budget_->free()) / delay);
+  }
   /// Returns the worth of the buffer's pages, by the noted terms.
   Duration worth(const Buffer& buffer) const {
     KnownWorth& known = buffer.known_worth;

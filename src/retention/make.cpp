@@ -30,6 +30,7 @@ std::unique_ptr<Retention> make_retention(RetentionSettings settings, Domain& do
       HelperRetention::Settings{.act = traits_of(settings.kind).acts,
                                 .budget = &budget,
                                 .keeps_until_short = domain.device().capabilities().cheap_to_keep,
+                                .collapse = settings.collapse,
                                 .site_name = std::move(settings.site_name)});
 }
 

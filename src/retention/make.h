@@ -7,6 +7,7 @@
 
 #include "predict/predictor.h"
 #include "registry/domain.h"
+#include "retention/collapse_plan.h"
 #include "retention/cost_estimate.h"
 #include "retention/retention.h"
 #include "retention/retention_options.h"
@@ -18,6 +19,7 @@ struct RetentionSettings {
   RetentionKind kind = RetentionKind::helper;
   std::uint64_t lru_bytes = 64 << 20;
   bool minimize_peak = false;
+  CollapsePlan::Settings collapse = {};
   /// The name of a call site in predictions, which outlives the run; empty: its number.
   std::function<std::uint64_t(std::uint64_t)> site_name = {};
 };

@@ -23,6 +23,11 @@ namespace pinion {
 
 class Retention {
  public:
+  struct Collapsed {
+    std::size_t bytes = 0;  ///< that lie in hugepages
+    Duration took = 0;      ///< CPU
+    bool refused = false;   ///< the kernel went no further, or it is no time for it
+  };
   struct Action {
     enum class Kind {
       sleep,           ///< until `wake_at`, or until records come
@@ -36,6 +41,8 @@ class Retention {
     Range pages{};
     Access access = Access::read;
     std::size_t entries = 0;  ///< of a deregistration: the region's translation entries
+    Range collapse{};         ///< of a deregistration: to be turned into hugepages before done()
+    Collapsed collapsed{};    ///< what became of that
     Time use = kNever;        ///< of a registration: the use that it serves
     /// Of a deregistration: uses expected later than this are queued. Of a registration: the buffer's last
     /// use.

@@ -86,9 +86,11 @@ double TimeBudget::used_part() const {
   return std::clamp(1 - left_of_it, 0.0, 0.9999);
 }
 
-double TimeBudget::priced() const {
+double TimeBudget::price() const {
+  if (!stale_) return price_;
+  stale_ = false;
   const double unused = limit_binds_ ? kPrice * kWhereALimitBinds : kPrice;
-  return bounded() ? rounded(unused / (1 - used_part())) : unused;
+  return price_ = bounded() ? rounded(unused / (1 - used_part())) : unused;
 }
 
 double TimeBudget::twice_as_dear() const {

@@ -124,11 +124,7 @@ class TimeBudget {
   /// Seconds of holding everything that one lost second is worth. An unused budget has the price of an absent
   /// one, and a larger budget an equal or a lower one. Where a limit binds, memory below it is held for
   /// little: a late use is worth far more. Rounded, so that small changes leave the values computed from it.
-  double price() const {
-    if (stale_) price_ = priced();
-    stale_ = false;
-    return price_;
-  }
+  double price() const;
   /// A loss of this length at once has twice that price, and longer ones more in proportion: the bound holds
   /// few of them, and what is learnt by the first ones comes too late. Rounded likewise; infinite while
   /// unbounded.
@@ -139,6 +135,15 @@ class TimeBudget {
   /// Returns whether so much work of the helper's fits, and is worth it to have `freed`: seconds of holding
   /// everything, saved.
   bool affords(Duration work, double freed) const;
+  /// Work of the helper's that other threads may have to wait for counts where cores are idle, too; elsewhere
+  /// used() counts it.
+  void worked(Duration took) {
+    if (settings_.core_idle) set(by_helper_, by_helper_ + static_cast<double>(took));
+  }
+  /// The helper's work as time of the run.
+  Duration lost(Duration work) const {
+    return settings_.core_idle ? work : static_cast<Duration>(static_cast<double>(work) * settings_.delay);
+  }
   /// The longest of these and its own time is the helper's sleep.
   Duration least_sleep() const;
   /// The rest is used up: learning stops.
@@ -152,16 +157,11 @@ class TimeBudget {
   Duration by_helper() const { return static_cast<Duration>(by_helper_); }
 
  private:
-  double priced() const;
   /// Sets one of the terms of the price.
   template <class Term>
   void set(Term& term, Term value) {
     stale_ |= value != term;
     term = value;
-  }
-  /// The helper's work as time of the run.
-  Duration lost(Duration work) const {
-    return settings_.core_idle ? work : static_cast<Duration>(static_cast<double>(work) * settings_.delay);
   }
   /// The time left for reservations. All of them may come true at once, so they share the rest once.
   Duration left() const { return allowed() - spent() - lost(reserved_); }

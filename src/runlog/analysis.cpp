@@ -160,6 +160,7 @@ Report Analysis::report() {
   if (report.per_rank.empty()) report.kept_all_below_bytes = 0;
   report.copies = copies_of(sum_);
   report.keys = keys_of(sum_);
+  report.passed = passed_of(sum_);
   report.keys.strict_seconds /= report.ranks;
   add_nodes(report);
   report.events_cover_seconds =

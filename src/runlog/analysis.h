@@ -88,6 +88,12 @@ struct KeyUse {
   double strict_seconds = 0;
 };
 
+/// Registrations of the program's that went on to its libibverbs, by PassedFor.
+struct PassedOn {
+  Passed by[kPassedReasons]{};
+  Passed all() const;
+};
+
 /// The part of the process's memory that peers held (firehose). Zero where events were dropped, as it is
 /// unknown.
 struct PeerHolds {
@@ -128,6 +134,7 @@ struct RankReport {
   PressureReleases under_pressure;
   std::uint64_t kept_all_below_bytes = 0;  ///< Counters::kept_all_below_bytes
   KeyUse keys;
+  PassedOn passed;
   PeerHolds holds;
 };
 
@@ -199,6 +206,7 @@ struct Report {
   PressureReleases under_pressure;         ///< bytes: sum, times: the most of a rank
   std::uint64_t kept_all_below_bytes = 0;  ///< the least of a rank, so 0 where one has let regions go
   KeyUse keys;                             ///< bytes: sum, seconds: mean over ranks
+  PassedOn passed;                         ///< sums over ranks
   PeerHolds holds;                         ///< sums over ranks
   std::vector<RankReport> per_rank;        ///< by host and rank
   GpuCopies copies;

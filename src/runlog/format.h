@@ -1,4 +1,4 @@
-// The run log's file format, version 9: one file for all processes of a job on a node, written through
+// The run log's file format, version 10: one file for all processes of a job on a node, written through
 // mappings, read by untrusting readers. (On file systems with private mappings: a file for each process,
 // written by calls; node_file.h.)
 //
@@ -26,8 +26,9 @@
 namespace pinion::runlog {
 
 constexpr char kMagic[8] = {'P', 'I', 'N', 'I', 'O', 'N', 'L', 'G'};
-constexpr std::uint32_t kVersion = 9;
+constexpr std::uint32_t kVersion = 10;
 /// The oldest version that is read: its counters end before `copies_to_gpu`, its call sites before `python`.
+/// The counters of version 9 end before `passed`.
 constexpr std::uint32_t kOldestVersion = 8;
 /// The unit that processes take of the file; a multiple of every page size in use.
 constexpr std::uint64_t kChunkBytes = 64 << 10;
@@ -207,6 +208,19 @@ struct Copies {
   std::uint64_t count, bytes, ns;
 };
 
+/// Why a registration of the program's went on to its libibverbs.
+enum class PassedFor : std::uint8_t {
+  keys,    ///< its key ends with it
+  device,  ///< no domain is to be had: a copy of libibverbs or a device that Pinion cannot use, or too many
+  kind,    ///< on demand, zero-based, for windows, at another address for peers, or not valid
+  room,    ///< a limit, the device or the memory refused Pinion
+};
+inline constexpr unsigned kPassedReasons = 4;
+
+struct Passed {
+  std::uint64_t count, bytes;  ///< bytes: of whole pages
+};
+
 struct Counters {
   std::uint64_t acquires, hits, waits, misses, late, bounced, observed;
   std::uint64_t registrations, deregistrations, registration_failures;
@@ -250,6 +264,8 @@ struct Counters {
   // Copies whose bytes were compared at both ends, and those of them that differed (option verify).
   std::uint64_t copies_verified, copies_differing;
   std::uint64_t kept_all_below_bytes;  ///< the minimum gain, where all stayed registered for it; 0: not so
+  // From here on since version 10.
+  Passed passed[kPassedReasons];  ///< by PassedFor: registrations of the program's that libibverbs made
 };
 
 /// The common values and counters of all processes that share the file.
@@ -324,7 +340,10 @@ constexpr std::uint64_t domains_offset() { return 4096; }
 constexpr std::uint64_t live_offset() { return 12288; }
 /// The bytes that a LiveState of an older version lacks, before its `domains`.
 constexpr std::uint64_t lacking_in(std::uint32_t version) {
-  return version < 9 ? sizeof(Counters) - offsetof(Counters, copies_to_gpu) : 0;
+  const std::uint64_t end = version < 9    ? offsetof(Counters, copies_to_gpu)
+                            : version < 10 ? offsetof(Counters, passed)
+                                           : sizeof(Counters);
+  return sizeof(Counters) - end;
 }
 constexpr std::uint64_t live_bytes(std::uint32_t version = kVersion) {
   return sizeof(LiveState) - lacking_in(version);

@@ -43,10 +43,7 @@ NodeHeader new_header() {
 }
 
 Error take_space(int file, std::uint64_t offset, std::uint64_t bytes) {
-  int code;
-  do {
-    code = ::posix_fallocate(file, static_cast<off_t>(offset), static_cast<off_t>(bytes));
-  } while (code == EINTR);
+  const int code = take_file_space(file, offset, bytes);
   if (code == 0) return {};
   return Error::make(code, "taking %" PRIu64 " bytes: %s", bytes, std::strerror(code));
 }

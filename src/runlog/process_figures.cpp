@@ -52,6 +52,12 @@ TimeBudgetUse budget_of(const Counters& c, double ranks) {
           seconds(c.preempted_ns) / ranks, c.budget_refused};
 }
 
+PassedOn passed_of(const Counters& c) {
+  PassedOn passed;
+  std::copy_n(c.passed, kPassedReasons, passed.by);
+  return passed;
+}
+
 KeyUse keys_of(const Counters& c) { return {seconds(c.exposed_byte_ns), seconds(c.strict_keys_ns)}; }
 
 RankReport rank_report(const Log& log, const MemoryLines& lines) {
@@ -84,6 +90,7 @@ RankReport rank_report(const Log& log, const MemoryLines& lines) {
   r.under_pressure = {c.pressure_released_bytes, c.pressure_releases};
   r.kept_all_below_bytes = c.kept_all_below_bytes;
   r.keys = keys_of(c);
+  r.passed = passed_of(c);
   r.holds = holds_of(log);
   return r;
 }
@@ -190,6 +197,10 @@ void add(Counters& sum, const Counters& c, std::uint64_t n) {
     add(sum.copies_to_gpu[way], c.copies_to_gpu[way], n);
     add(sum.copies_from_gpu[way], c.copies_from_gpu[way], n);
   }
+  for (unsigned why = 0; why < kPassedReasons; ++why) {
+    sum.passed[why].count += n * c.passed[why].count;
+    sum.passed[why].bytes += n * c.passed[why].bytes;
+  }
   // The sum is unsigned, so that absurd input wraps instead of overflowing.
   sum.budget_on_threads_ns =
       static_cast<std::int64_t>(static_cast<std::uint64_t>(sum.budget_on_threads_ns) +
@@ -241,6 +252,15 @@ void add(GpuCopies& sum, const GpuCopies& copies) {
   };
   add_ways(sum.to_gpu, copies.to_gpu);
   add_ways(sum.from_gpu, copies.from_gpu);
+}
+
+Passed PassedOn::all() const {
+  Passed sum{};
+  for (const Passed& one : by) {
+    sum.count += one.count;
+    sum.bytes += one.bytes;
+  }
+  return sum;
 }
 
 bool GpuCopies::any() const {

@@ -14,6 +14,7 @@ std::vector<DomainReport> domains_of(const Log& log);
 /// The mean of so many ranks, whose counters are summed up; `refused` is their sum.
 TimeBudgetUse budget_of(const Counters& counters, double ranks = 1);
 KeyUse keys_of(const Counters& counters);
+PassedOn passed_of(const Counters& counters);
 
 Cost operator+(const Cost& a, const Cost& b);
 Cost operator/(const Cost& a, double n);

@@ -2,8 +2,11 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
+#include <sys/mman.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/time.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -88,6 +91,23 @@ TEST_F(PlainFile, ARegularFileIsReadUpToTheGivenSize) {
 }
 
 // The kernel would send SIGXFSZ.
+// A profiler's timer interrupts the kernel while it takes the memory, and undoes what it has taken.
+TEST_F(PlainFile, SpaceIsTakenUnderSignals) {
+  test::in_child([] {
+    struct sigaction action {};
+    action.sa_handler = [](int) {};
+    ::sigaction(SIGALRM, &action, nullptr);
+    const itimerval often{{0, 20}, {0, 20}};
+    ::setitimer(ITIMER_REAL, &often, nullptr);
+    constexpr std::uint64_t kBytes = std::uint64_t{16} << 20;
+    const int file = ::memfd_create("space", MFD_CLOEXEC);
+    EXPECT_EQ(take_file_space(file, 0, kBytes), 0);
+    struct stat status {};
+    ::fstat(file, &status);
+    EXPECT_EQ(static_cast<std::uint64_t>(status.st_blocks) * 512, kBytes);
+  });
+}
+
 TEST_F(PlainFile, AWriteBeyondTheFileSizeLimitFails) {
   test::in_child([&] {
     const rlimit limit{12, RLIM_INFINITY};

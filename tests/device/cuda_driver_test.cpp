@@ -222,14 +222,15 @@ TEST_F(CudaDriver, CopiesThroughRegionsGetTheProgramsBytes) {
         Acquisition miss(domain, {.pages = range});
         if (run_blocking(miss, Actor::application) == AcquireStep::leased) region = miss.result().region;
       }
-      if (region == nullptr && !ranges_.close(std::array{range})) continue;  // the front would stage it
+      const Block used = range;
+      if (region == nullptr && !ranges_.close({&used, 1})) continue;  // the front would stage it
       registered += region != nullptr;
       ASSERT_EQ(driver().copy_in_async(device, source, bytes, stream), kSuccess);
       if (region != nullptr) {
         ASSERT_EQ(finish(stream), kSuccess);
         domain.release(region);
       } else {
-        ranges_.open(std::array{range});
+        ranges_.open({&used, 1});
         ASSERT_EQ(finish(stream), kSuccess);
       }
       ASSERT_EQ(std::memcmp(bytes_of_device, source, bytes), 0) << "seed " << seed << " step " << step;

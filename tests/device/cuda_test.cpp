@@ -176,17 +176,18 @@ TEST_F(CudaDevice, RegistersTheBytesOfTheRangeInAContextOfItsOwn) {
 
 TEST_F(CudaDevice, StatesThatItsRangesAreOfBytes) {
   EXPECT_TRUE(device_->capabilities().byte_ranges);
-  EXPECT_TRUE(device_->capabilities().hides_from_children);
+  EXPECT_TRUE(device_->capabilities().slow_to_fork);
   EXPECT_TRUE(device_->capabilities().locks_at_fork);
   EXPECT_FALSE(device_->capabilities().remote);
 }
 
 TEST_F(CudaDevice, AsksTheDriverOnlyForMemoryThatNoCallIsUsing) {
   const Range whole = part(0, 8192);
-  ASSERT_TRUE(ranges_.close(std::array{part(8000, 8001)}));
+  const Block used = part(8000, 8001);
+  ASSERT_TRUE(ranges_.close({&used, 1}));
   EXPECT_EQ(refusal(whole), EBUSY);
   EXPECT_EQ(books_.calls, 0);
-  ranges_.open(std::array{part(8000, 8001)});
+  ranges_.open({&used, 1});
   const Registration made = add(whole);
   ASSERT_FALSE(made.error) << made.error.message;
   EXPECT_EQ(refusal(part(8191, 9000)), EBUSY) << "no two overlap";

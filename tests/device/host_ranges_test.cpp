@@ -6,17 +6,36 @@
 #include <array>
 #include <atomic>
 #include <cstddef>
+#include <list>
 #include <random>
+#include <span>
 #include <thread>
 #include <vector>
 
+#include "device/cuda/block.h"
 #include "support/in_child.h"
 
 namespace pinion::cuda {
 namespace {
 
-bool close(HostRanges& ranges, Range range) { return ranges.close(std::array{range}); }
-void open(HostRanges& ranges, Range range) { ranges.open(std::array{range}); }
+/// The memory of a call that is in the driver, or would be.
+class Call {
+ public:
+  explicit Call(Range range) : block_(range) {}
+  Call(const Call&) = delete;
+  Call& operator=(const Call&) = delete;
+  bool close(HostRanges& ranges) const { return ranges.close({&block_, 1}); }
+  void open(HostRanges& ranges) const { ranges.open({&block_, 1}); }
+
+ private:
+  const Block block_;
+};
+/// Closes a range for ever.
+bool close(HostRanges& ranges, Range range) {
+  static std::list<Call> calls;
+  return calls.emplace_back(range).close(ranges);
+}
+void bar(HostRanges& ranges, Range range) { ranges.bar(std::array{Block(range)}); }
 
 TEST(HostRanges, RegistrationsShareAPageButNoByte) {
   HostRanges ranges;
@@ -49,28 +68,72 @@ TEST(HostRanges, TheRegistrationOfAnAddressIsFoundByEachOfItsBytes) {
 
 TEST(HostRanges, AClosedRangeRefusesRegistrationsUntilEachCloseIsOpened) {
   HostRanges ranges;
-  ASSERT_TRUE(close(ranges, {100, 200}));
-  ASSERT_TRUE(close(ranges, {100, 200}));
-  ASSERT_TRUE(close(ranges, {150, 400})) << "calls may share memory";
+  const Call first({100, 200}), second({100, 200}), third({150, 400});
+  ASSERT_TRUE(first.close(ranges));
+  ASSERT_TRUE(second.close(ranges));
+  ASSERT_TRUE(third.close(ranges)) << "calls may share memory";
   EXPECT_FALSE(ranges.begin_registration({199, 250}));
-  open(ranges, {100, 200});
+  first.open(ranges);
   EXPECT_FALSE(ranges.begin_registration({50, 101}));
-  open(ranges, {100, 200});
+  second.open(ranges);
   EXPECT_TRUE(ranges.begin_registration({50, 101}));
   EXPECT_FALSE(ranges.begin_registration({101, 151}));
-  open(ranges, {150, 400});
+  third.open(ranges);
   EXPECT_TRUE(ranges.begin_registration({101, 151}));
 }
 
 TEST(HostRanges, AllOfACallsRangesAreClosedOrNone) {
   HostRanges ranges;
   ASSERT_TRUE(ranges.begin_registration({1000, 2000}));
-  EXPECT_FALSE(ranges.close(std::array{Range{100, 200}, Range{1999, 2001}}));
+  std::array blocks{Block({100'000, 100'001}), Block(Range{100, 200}), Block(Range{1999, 2001})};
+  const std::span<const Block> call = order(blocks);
+  EXPECT_FALSE(ranges.close(call));
   EXPECT_TRUE(ranges.begin_registration({100, 200}));
   ranges.end_registration({1000, 2000});
   ranges.end_registration({100, 200});
-  EXPECT_TRUE(ranges.close(std::array{Range{100, 200}, Range{1999, 2001}}));
+  EXPECT_TRUE(ranges.close(call));
   EXPECT_FALSE(ranges.begin_registration({2000, 3000}));
+}
+
+TEST(HostRanges, MemoryOfOurOwnStandsInNoCallsWay) {
+  HostRanges ranges;
+  ranges.add_own({1000, 2000});
+  EXPECT_TRUE(close(ranges, {500, 3000}));
+  EXPECT_EQ(ranges.registration_of(1999), (Range{1000, 2000}));
+  EXPECT_FALSE(ranges.touches_registration({0, 3000})) << "none that could go";
+  EXPECT_FALSE(ranges.begin_registration({1999, 5000}));
+}
+
+TEST(HostRanges, WhatLiesBetweenTheRowsOfACallIsNoneOfIts) {
+  HostRanges ranges;
+  Block rows(Range{1000, 1100});
+  rows.pitch = 1000, rows.rows = 3, rows.reach = rows.hull().end;
+  ASSERT_TRUE(ranges.begin_registration({1100, 2000}));
+  EXPECT_TRUE(ranges.close({&rows, 1}));
+  EXPECT_TRUE(ranges.begin_registration({2100, 3000}));
+  EXPECT_FALSE(ranges.begin_registration({3099, 3100}));
+  ranges.open({&rows, 1});
+  ASSERT_TRUE(ranges.begin_registration({3000, 3200}));
+  EXPECT_FALSE(ranges.close({&rows, 1}));
+  EXPECT_EQ(ranges.registrations_in({&rows, 1}), (std::vector<Range>{{3000, 3200}}));
+}
+
+TEST(HostRanges, TheRegistrationsInABatchAreFoundHoweverManyItsPieces) {
+  constexpr std::size_t kPieces = 10'000;
+  constexpr Address kApart = 4 * kLeastRegistered;
+  std::vector<Range> pieces;
+  for (std::size_t i = kPieces; i-- > 0;) add(pieces, Range{(i + 1) * kApart, (i + 1) * kApart + 100});
+  const std::vector<Block> batch = blocks_of(pieces);
+  ASSERT_EQ(batch.size(), kPieces);
+  HostRanges ranges;
+  ASSERT_TRUE(ranges.begin_registration({kApart + 100, 2 * kApart}));
+  EXPECT_TRUE(ranges.close(batch));
+  EXPECT_FALSE(ranges.begin_registration({77 * kApart + 99, 78 * kApart}));
+  ranges.open(batch);
+  const std::vector<Range> within{{77 * kApart + 99, 78 * kApart}, {500 * kApart - 1, 501 * kApart + 1}};
+  for (const Range range : within) ASSERT_TRUE(ranges.begin_registration(range));
+  EXPECT_FALSE(ranges.close(batch));
+  EXPECT_EQ(ranges.registrations_in(batch), within);
 }
 
 TEST(HostRanges, AnEmptyRangeIsClosedBesideAnyRegistration) {
@@ -83,11 +146,12 @@ TEST(HostRanges, AnEmptyRangeIsClosedBesideAnyRegistration) {
 
 TEST(HostRanges, ABarOutlastsItsCallUntilItsMemoryIsGone) {
   HostRanges ranges;
-  ASSERT_TRUE(close(ranges, {1000, 2000}));
-  ranges.bar({1000, 2000});
-  open(ranges, {1000, 2000});
+  const Call call({1000, 2000});
+  ASSERT_TRUE(call.close(ranges));
+  bar(ranges, {1000, 2000});
+  call.open(ranges);
   EXPECT_FALSE(ranges.begin_registration({1999, 3000}));
-  ranges.bar({1500, 4000});  // by another node
+  bar(ranges, {1500, 4000});  // by another node
   EXPECT_TRUE(ranges.is_barred({1000, 4000}));
   EXPECT_EQ(ranges.changing({.range = {1200, 1300}, .kind = ChangeKind::unmap}), Answer::proceed);
   EXPECT_FALSE(ranges.is_barred({1100, 1400}));
@@ -100,7 +164,7 @@ TEST(HostRanges, ABarOutlastsItsCallUntilItsMemoryIsGone) {
 
 TEST(HostRanges, FreshMemoryIsNotBarredAtTheFirstLook) {
   HostRanges ranges;
-  ranges.bar({1000, 2000});
+  bar(ranges, {1000, 2000});
   EXPECT_TRUE(ranges.is_barred({1000, 2000}));
   EXPECT_EQ(ranges.changing({.range = {0, 4096}, .kind = ChangeKind::unmap}), Answer::proceed);
   EXPECT_FALSE(ranges.is_barred({1000, 2000}));
@@ -109,11 +173,11 @@ TEST(HostRanges, FreshMemoryIsNotBarredAtTheFirstLook) {
 TEST(HostRanges, WhatTheProgramPinnedIsClosedUntilItIsTaken) {
   HostRanges ranges;
   ranges.add_pinned({1000, 2000});
-  ranges.bar({1500, 1600});  // by a node
+  bar(ranges, {1500, 1600});  // by a node
   EXPECT_TRUE(ranges.is_barred({1000, 2000}));
   EXPECT_EQ(ranges.changing({.range = {0, 4096}, .kind = ChangeKind::unmap}), Answer::proceed);
   EXPECT_FALSE(ranges.begin_registration({1999, 3000})) << "the driver has it still";
-  ranges.bar({1500, 1600});
+  bar(ranges, {1500, 1600});
   EXPECT_FALSE(ranges.take_pinned(1500));
   EXPECT_EQ(ranges.take_pinned(1000), (Range{1000, 2000}));
   EXPECT_FALSE(ranges.take_pinned(1000));
@@ -135,12 +199,12 @@ TEST(HostRanges, ABarEndsAsItsMemoryIsUnmapped) {
   const auto change = [&](Range range, ChangeKind kind) {
     EXPECT_EQ(ranges.changing({.range = range, .kind = kind}), Answer::proceed);
   };
-  ranges.bar({1000, 2000});
+  bar(ranges, {1000, 2000});
   change({0, 4096}, ChangeKind::zeros);
   change({0, 4096}, ChangeKind::rights);
   EXPECT_FALSE(ranges.begin_registration({1000, 2000})) << "it is mapped still";
   change({0, 4096}, ChangeKind::unmap);
-  ranges.bar({3000, 3500});  // of the memory that was mapped since
+  bar(ranges, {3000, 3500});  // of the memory that was mapped since
   EXPECT_FALSE(ranges.begin_registration({3400, 4000}));
   EXPECT_TRUE(ranges.begin_registration({1000, 2000}));
   change({0, 4096}, ChangeKind::other);
@@ -150,12 +214,13 @@ TEST(HostRanges, ABarEndsAsItsMemoryIsUnmapped) {
 TEST(HostRanges, AChildHasNone) {
   HostRanges ranges;
   ASSERT_TRUE(ranges.begin_registration({100, 200}));
-  ASSERT_TRUE(close(ranges, {300, 400}));
-  ranges.bar({500, 600});
+  const Call call({300, 400});
+  ASSERT_TRUE(call.close(ranges));
+  bar(ranges, {500, 600});
   ranges.add_pinned({700, 800});
   test::in_child([&] {
     ranges.abandon_after_fork();
-    open(ranges, {300, 400});  // by the call that forked
+    call.open(ranges);  // by the call that forked
     EXPECT_TRUE(ranges.begin_registration({0, 1000}));
   });
   EXPECT_FALSE(ranges.begin_registration({500, 501}));
@@ -181,14 +246,15 @@ TEST(HostRanges, ThreadsNeverMeetOnAByte) {
       const Address begin = random() % kBytes;
       const Range range{begin, begin + 1 + random() % (kBytes - begin)};
       const bool registers = random() % 2 == 0;
-      if (!(registers ? ranges.begin_registration(range) : close(ranges, range))) continue;
+      const Call call(range);
+      if (!(registers ? ranges.begin_registration(range) : call.close(ranges))) continue;
       const int own = registers ? kRegistration : 1;
       for (Address at = range.begin; at < range.end; ++at) {
         const int before = inside[at].fetch_add(own);
         if (before >= kRegistration || (registers && before != 0)) met = true;
       }
       for (Address at = range.begin; at < range.end; ++at) inside[at].fetch_sub(own);
-      registers ? ranges.end_registration(range) : open(ranges, range);
+      registers ? ranges.end_registration(range) : call.open(ranges);
     }
   };
   std::vector<std::thread> threads;

@@ -10,8 +10,10 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <cstdio>
 #include <cstring>
 #include <filesystem>
+#include <fstream>
 #include <memory>
 #include <random>
 #include <string>
@@ -21,6 +23,7 @@
 
 #include "device/device.h"
 #include "device/device_options.h"
+#include "device/kernel/mapped_hugepages.h"
 #include "device/kernel/memlock.h"
 #include "device/make.h"
 #include "device/model/emulated.h"
@@ -193,6 +196,22 @@ TEST(PinDevice, RefusalsNameTheCause) {
   ASSERT_EQ(ftruncate(secret, static_cast<off_t>(page_size())), 0);
   EXPECT_NE(refusal_of(secret, page_size()).find("closed to devices"), std::string::npos);
 #endif
+}
+
+TEST(PinDevice, AGuardPageIsNamed) {
+#ifndef MADV_GUARD_INSTALL
+  constexpr int MADV_GUARD_INSTALL = 102;
+#endif
+  const std::size_t bytes = 4 * page_size();
+  void* const memory = mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  ASSERT_NE(memory, MAP_FAILED);
+  if (madvise(static_cast<std::byte*>(memory) + 2 * page_size(), page_size(), MADV_GUARD_INSTALL) != 0)
+    GTEST_SKIP() << "this kernel has no guard pages";
+  const Registration refused =
+      make_pin_device()->register_range(Range::of(memory, bytes), Access::write, Actor::application);
+  munmap(memory, bytes);
+  EXPECT_EQ(refused.error.code, EFAULT);
+  EXPECT_TRUE(mentions(refused.error, {"guard pages"})) << refused.error.message;
 }
 
 TEST(PinDevice, SlotsRunOutWithAnErrorAndComeBack) {
@@ -524,6 +543,64 @@ TEST(TranslationEntries, PinnedHugepagesStayHuge) {
   ASSERT_FALSE(made.error) << made.error.message;
   EXPECT_EQ(made.entries, 3u);
   EXPECT_FALSE(device->deregister(made.key, Actor::application));
+}
+
+TEST(PageRuns, AreCutWhereHugepagesMeetOrdinaryOnes) {
+  const HugeMemory memory;
+  if (!memory.is_huge()) GTEST_SKIP() << "no transparent hugepages of 2 MiB here, or none that are shown";
+  const auto [begin, end] = memory.range;
+  const std::size_t page = page_size(), huge = HugeMemory::kHuge;
+  const PageFiles files;
+  using Ranges = std::vector<Range>;
+  const auto check = [&](Range range, const Ranges& in_hugepages, const Ranges& ordinary) {
+    const PageRuns runs(range, files);
+    EXPECT_EQ(Ranges(runs.in_hugepages().begin(), runs.in_hugepages().end()), in_hugepages);
+    EXPECT_EQ(Ranges(runs.ordinary().begin(), runs.ordinary().end()), ordinary);
+  };
+  check(memory.range, {memory.range}, {});
+  check({begin + page, begin + 65 * page}, {{begin + page, begin + 65 * page}}, {});
+  check({begin + page, begin + 3 * page}, {}, {{begin + page, begin + 3 * page}});
+  check({begin - 2 * page, begin}, {}, {{begin - 2 * page, begin}});
+  check({begin - 2 * page, end + page}, {memory.range}, {{begin - 2 * page, begin}, {end, end + page}});
+  // One page of the second hugepage goes: the kernel maps the rest of it page by page.
+  ASSERT_EQ(madvise(reinterpret_cast<void*>(begin + huge + 5 * page), page, MADV_DONTNEED), 0);
+  check(memory.range, {{begin, begin + huge}, {begin + 2 * huge, end}}, {{begin + huge, begin + 2 * huge}});
+}
+
+/// The buffers in each ring of this process, by the kernel's text about the rings.
+std::vector<std::vector<Range>> buffers_of_rings() {
+  std::vector<std::vector<Range>> rings;
+  for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fdinfo")) {
+    std::ifstream text(entry.path());
+    std::string line;
+    while (std::getline(text, line) && line.rfind("UserBufs:", 0) != 0) continue;
+    std::vector<Range> buffers;
+    unsigned long slot, begin, bytes;
+    while (std::getline(text, line) && std::sscanf(line.c_str(), " %lu: %lx/%lu", &slot, &begin, &bytes) == 3)
+      if (bytes > 0) buffers.push_back({begin, begin + bytes});
+    if (!buffers.empty()) rings.push_back(buffers);
+  }
+  return rings;
+}
+
+TEST(PinDevice, HugepagesAndOrdinaryPagesNeverShareARing) {
+  const HugeMemory memory;
+  if (!memory.is_huge()) GTEST_SKIP() << "no transparent hugepages of 2 MiB here, or none that are shown";
+  if (!pin_support().io_uring) GTEST_SKIP() << pin_support().io_uring_refused;
+  const auto device = make_pin_device();
+  const std::size_t before = held(), page = page_size();
+  const Range across{memory.range.begin - 3 * page, memory.range.end + 2 * page};
+  const Registration made = device->register_range(across, Access::all, Actor::application);
+  ASSERT_FALSE(made.error) << made.error.message;
+  const auto rings = buffers_of_rings();
+  const std::vector<Range> huge{memory.range};
+  const std::vector<Range> ordinary{{across.begin, memory.range.begin}, {memory.range.end, across.end}};
+  ASSERT_EQ(rings.size(), 2u);
+  EXPECT_TRUE((rings[0] == huge && rings[1] == ordinary) || (rings[0] == ordinary && rings[1] == huge));
+  EXPECT_EQ(held(), before + across.bytes());
+  EXPECT_FALSE(device->deregister(made.key, Actor::application));
+  EXPECT_TRUE(held_becomes(before));
+  EXPECT_TRUE(buffers_of_rings().empty());
 }
 
 TEST(TranslationEntries, HugetlbPages) {

@@ -21,11 +21,12 @@ device() {
   done
 }
 
-# registers OPTIONS SCENARIO: the program under `pinion run`, which must succeed and print "verified".
+# registers OPTIONS SCENARIO: the program under `pinion run`, which must succeed and print "verified". It has no cache of its
+# own, so it is led where the options say that keys outlive their registration.
 registers() {
   rm -rf "$work/log"
   # shellcheck disable=SC2086
-  LD_LIBRARY_PATH=$made_up timeout 120 "$pinion" run --log "$work/log" $1 -- "$made_up/registers" "$2" >"$work/out" 2>"$work/err" ||
+  LD_LIBRARY_PATH=$made_up timeout 120 "$pinion" run --log "$work/log" --remote-keys "${keys:-shared}" $1 -- "$made_up/registers" "$2" >"$work/out" 2>"$work/err" ||
     fail "$1 $2: status $?: $(cat "$work/out" "$work/err")"
   grep -q '^verified$' "$work/out" || fail "$1 $2: $(cat "$work/out" "$work/err")"
 }
@@ -40,17 +41,28 @@ print(eval(sys.argv[1]))' "$1") || fail "$2: no report: $(cat "$work/err")"
 }
 says() { grep -qF "$1" "$work/err" || fail "$2: does not say '$1': $(cat "$work/err")"; }
 
+# Two buffers, and the page by which a device learns whether forked children lack what is registered.
 device active '1: DOWN' '4: ACTIVE'
 registers "--retention leave-pinned" loop
-reached 2 "a port is active"
+reached 3 "a port is active"
 report_has 'r["acts"] == "verbs" and r["retention"] == "leave-pinned" and r["acquires"]["total"] == 40' "a port is active"
 says "below its libraries" "a port is active"
 # The process was measured first: later registrations are met.
 registers "--retention leave-pinned" measured
-reached 2 "measured first"
+reached 3 "measured first"
 report_has 'r["acts"] == "verbs" and r["acquires"]["misses"] == 2 and r["acquires"]["hits"] == 38' "measured first"
 registers "--front verbs --retention leave-pinned" loop
-reached 2 "front verbs"
+reached 3 "front verbs"
+for keys in auto strict; do
+  registers "--retention leave-pinned" loop
+  reached 40 "keys $keys"
+  report_has 'r["acts"] == "verbs" and r["acquires"]["total"] == 0 and r["strict_keys_seconds"] > 0' "keys $keys"
+done
+unset keys
+# A program that ends without deregistering has used its memory up to then.
+registers "--retention leave-pinned" keeps
+report_has 'r["registered_bytes"]["peak"] == r["registered_bytes"]["leave_pinned_peak"] == r["registered_bytes"]["oracle_peak"] == 1 << 20' "a lease that stays"
+
 # An explicit device, or front mpi, leaves libraries alone.
 for options in "--device pin" "--front mpi" "--off yes"; do
   registers "$options" loop
@@ -95,17 +107,18 @@ says "Pinion only measured: no NIC registers here" "no directory"
 
 # The preload makes the settings where Pinion acts below, save beside a GPU, whose memory a library without its cache would
 # register for each message.
-# made_on NODE: the value of a made-up setting in a rank there.
+# A bound on a cache that stays on is set beside a GPU too.
+# made_on NODE: the values of made-up settings in a rank there.
 made_on() {
-  env PINION_TEST_INFINIBAND="$work/$1" PINION_CACHES_OFF="OTHER=1 mpi:MADE_UP_OTHER=1 MADE_UP_CACHE=0" PINION= \
-    LD_PRELOAD="$build/lib/libpinion-preload.so" printenv MADE_UP_CACHE MADE_UP_OTHER
+  env PINION_TEST_INFINIBAND="$work/$1" PINION_CACHES_OFF="OTHER=1 mpi:MADE_UP_OTHER=1 kept:MADE_UP_BOUND=5 MADE_UP_CACHE=0" PINION= \
+    LD_PRELOAD="$build/lib/libpinion-preload.so" printenv MADE_UP_CACHE MADE_UP_OTHER MADE_UP_BOUND | tr '\n' ' '
 }
 device gpu '4: ACTIVE'
 mkdir -p "$work/gpu/gpu"
 : >"$work/gpu/gpu/nvidiactl"
-[ "$(made_on active)" = 0 ] || fail "caches stay on without a GPU"
+[ "$(made_on active)" = "0 5 " ] || fail "caches stay on without a GPU"
 [ "$(made_on none)" = "" ] || fail "caches go off without a NIC"
-[ "$(made_on gpu)" = "" ] || fail "caches go off beside a GPU"
+[ "$(made_on gpu)" = "5 " ] || fail "caches go off beside a GPU"
 "$pinion" run --log "$work/log" -- true 2>"$work/err"
 says "caches above the verbs front stay on: this node has a GPU" "a GPU"
 "$pinion" doctor >"$work/out" 2>&1
@@ -137,16 +150,38 @@ else
   echo "skipped: libfabric's registrations do not lead into the front here"
 fi
 
+# A provider of libfabric's that is a plug-in, flat beside the library as Intel's: its calls are looked at, and its cache
+# never starts a monitor that libfabric has imported.
+mkdir -p "$work/intel"
+echo '#include <stdint.h>
+uint32_t fi_version(void) { return 1 << 16 | 99; }
+int fi_open(uint32_t v, const char* n, void* a, unsigned long b, uint64_t f, void** fid, void* c) { return -38; }' |
+  gcc -x c -shared -fPIC -Wl,-soname,libfabric.so.1 - -o "$work/intel/libfabric.so.1"
+echo '#include <infiniband/verbs.h>
+#undef ibv_reg_mr
+struct ibv_mr* reg(struct ibv_pd* pd, void* a, size_t n) { return ibv_reg_mr(pd, a, n, 0); }
+int dereg(struct ibv_mr* mr) { return ibv_dereg_mr(mr); }' |
+  gcc -x c -shared -fPIC - -o "$work/intel/libverbs-1.12-fi.so" -libverbs
+LD_LIBRARY_PATH=$work/intel "$pinion" run --log "$work/log" -- true 2>"$work/err"
+unwrap
+says "libfabric 1.99 FI_MR_CACHE_MAX_COUNT=0" "a flat plug-in"
+
 # UCX's stays on in programs without MPI, under Pinion's limit.
 "$pinion" run --log "$work/log" -- true 2>"$work/err"
 unwrap
 if grep -q 'switched off: .*UCX ' "$work/err"; then
   "$pinion" run --log "$work/log" --limit 64M -- env >"$work/out" 2>"$work/err"
   unwrap
+  says "UCX_IB_MEM_REG_OVERHEAD=0.05us UCX_IB_MEM_REG_GROWTH=0ns (for MPI alone" "prices of registration"
   says "for MPI alone: without it UCX may die when a peer does; elsewhere it stays on, with UCX_" "the cache of UCX"
   grep -q '^UCX_.*RCACHE_MAX_SIZE=67108864$' "$work/out" || fail "UCX's limit: $(grep UCX "$work/out")"
   grep -q '^UCX_RCACHE_ENABLE' "$work/out" && fail "UCX's cache goes off without MPI: $(grep UCX "$work/out")"
   UCX_IB_RCACHE_MAX_SIZE=1m UCX_RCACHE_MAX_SIZE=1m "$pinion" run --log "$work/log" --limit 64M -- env >"$work/out" 2>"$work/err"
+  UCX_IB_MEM_REG_OVERHEAD=1us "$pinion" run --log "$work/log" -- true 2>"$work/err"
+  unwrap
+  says "UCX_IB_MEM_REG_OVERHEAD=1us (yours)" "the user's price"
+  UCX_RCACHE_ENABLE=y "$pinion" run --log "$work/log" -- true 2>"$work/err"
+  grep -q 'MEM_REG' "$work/err" && fail "prices beside a cache that the user keeps: $(cat "$work/err")"
   grep -q '67108864' <(grep ^UCX "$work/out") && fail "the user's limit is replaced: $(grep UCX "$work/out")"
 fi
 

@@ -26,6 +26,15 @@ if [ "$(id -u)" -eq 0 ]; then
   done
 fi
 
+# Where /proc is missing, programs run all the same, and commands say what they lack.
+if unshare -m sh -c 'mount -t tmpfs none /proc' 2>/dev/null; then
+  without_proc() { unshare -m sh -c 'mount -t tmpfs none /proc && exec "$@"' sh timeout 60 "$@" >"$work/out" 2>"$work/err"; }
+  without_proc "$build/bin/pinion" run -- echo right || fail "without /proc: status $?: $(cat "$work/err")"
+  [ "$(cat "$work/out")" = right ] && [ "$(grep -c . "$work/err")" -le 1 ] || fail "without /proc: $(cat "$work/out" "$work/err")"
+  without_proc "$build/bin/pinion" doctor
+  grep -q '/proc is missing' "$work/out" || fail "doctor without /proc: status $?: $(tail -3 "$work/out" "$work/err")"
+fi
+
 cat >"$work/child.c" <<'END'
 #include <stdio.h>
 #include <string.h>

@@ -5,7 +5,7 @@ source "$(dirname "$0")/script.bash"
 pinion=$build/bin/pinion
 programs=$build/tests/gpu
 sources=$(dirname "$0")/../gpu/programs
-export LD_LIBRARY_PATH=$build/tests/made_up_cuda
+export LD_LIBRARY_PATH=$build/tests/made_up_cuda MADE_UP_CUDA_STRICT=1
 
 # same_meaning OPTIONS...: of pinion run.
 same_meaning() {

@@ -62,6 +62,14 @@ imports 0 "Pinion off" env PINION=off "${run[@]}" -- "$work/program"
 imports 0 "the user's choice" env FI_MR_CACHE_MONITOR=memhooks "${run[@]}" -- "$work/program"
 imports 1 "the program's own monitor" "${run[@]}" -- "$work/program" own
 
+# A plug-in provider has a cache of its own, which never starts the monitor that the library has taken.
+doctor_says() { "$build/bin/pinion" doctor | tr -s ' \n' ' ' | grep -q "$1" || fail "doctor does not say: $1"; }
+doctor_says 'libfabric: [0-9.]*: under `pinion run` its own registration cache has'
+mkdir "$work/plugin"
+cp "$(ldd "$work/program" | awk '$1 == "libfabric.so.1" {print $3}')" "$work/plugin/libfabric.so.1"
+: >"$work/plugin/libverbs-1.12-fi.so"
+LD_LIBRARY_PATH=$work/plugin doctor_says "provider $work/plugin/libverbs-1.12-fi.so is a plug-in"
+
 cat >"$work/calls.c" <<'END'
 #include <dlfcn.h>
 #include <errno.h>

@@ -4,7 +4,7 @@
 
 # It loads without an MPI, and exports only the calls that it intercepts.
 nm -D --undefined-only "$preload" | grep -E '\bP?MPI_|\bompi_' && fail "undefined MPI symbols"
-shown=$(nm -D --defined-only "$preload" | awk '{print $3}' | grep -vE '^(P?MPIX?_[A-Z][a-z_]+|dlv?sym|fork|chroot|cu[A-Z][A-Za-z0-9]+(_v2)?(_pt[ds][sz])?|fi_[a-z0-9]+@@FABRIC_[0-9.]+|ibv_[a-z0-9_]+@@IBVERBS_[0-9.]+|(FABRIC|IBVERBS)_[0-9.]+)$')
+shown=$(nm -D --defined-only "$preload" | awk '{print $3}' | grep -vE '^(P?MPIX?_[A-Z][a-z_]+|dlv?sym|fork|chroot|mlock2?|mlockall|cu[A-Z][A-Za-z0-9]+(_v2)?(_pt[ds][sz])?|fi_[a-z0-9]+@@FABRIC_[0-9.]+|ibv_[a-z0-9_]+@@IBVERBS_[0-9.]+|(FABRIC|IBVERBS)_[0-9.]+)$')
 [ -z "$shown" ] || fail "shows more than the calls it stands before: $shown"
 nm -D --defined-only "$build/lib/libpinion.so" | awk '{print $3}' |
   grep -vE '^pinion_[a-z_]+@@PINION_0\.[1234]$|^PINION_(0\.[1234]|PRIVATE)$|^_Z.*@@PINION_PRIVATE$' && fail "libpinion.so shows more"

@@ -45,7 +45,7 @@ def has(at):
         if begin <= at < end:
             return line
 def is_file(at):
-    return "deleted" in has(at) and "/dev/zero" not in has(at)
+    return "deleted" in (has(at) or "") and "/dev/zero" not in has(at)
 def refused(result, error):
     assert result == FAILED and ctypes.get_errno() == error, (hex(result), ctypes.get_errno())
 file = tempfile.TemporaryFile()
@@ -66,10 +66,19 @@ for _ in range(4):
 assert is_kept() and is_file(free)
 assert libc.munmap(free, MIB) == 0 and not is_file(free)
 
-# Over a mapping: no copy moves.
+# Over a mapping: the kernel moves what is of the file, and nothing with a part of the file.
 own = mapping(4 * MIB)
 lay_over(own)
-refused(libc.mremap(own, MIB, 2 * MIB, 1, 0), errno.ENOMEM)
+refused(libc.mremap(own, MIB, 2 * MIB, 0, 0), errno.ENOMEM)
+refused(libc.mremap(own, 2 * MIB, 3 * MIB, 1, 0), errno.EFAULT)
+moved = libc.mremap(own, MIB, 2 * MIB, 1, 0)
+assert moved != FAILED and is_file(moved) and is_file(moved + MIB)
+ctypes.memset(moved, 6, MIB)
+file.seek(0)
+assert file.read() == b"\6" * MIB
+assert libc.munmap(moved, 2 * MIB) == 0 and has(own) and not is_file(own), "the arena's addresses stay reserved"
+own = mapping(4 * MIB)
+lay_over(own)
 assert libc.mremap(own, MIB, MIB // 2, 1, 0) == own
 assert is_kept() and is_file(own) and not is_file(own + MIB // 2)
 refused(libc.mremap(own + MIB, MIB, MIB, 2, own + 2 * MIB), errno.EINVAL)
@@ -100,8 +109,27 @@ assert libc.munmap(grows, 4 * MIB) == 0
 moved = libc.mmap(0, MIB, RW, SHARED, file.fileno(), 0)
 assert moved != FAILED and not own <= moved < own + 4 * MIB
 assert libc.mremap(moved, MIB, MIB, 3, own + 2 * MIB) == own + 2 * MIB
-refused(libc.mremap(own + 2 * MIB, MIB, 2 * MIB, 1, 0), errno.ENOMEM)
+out = libc.mmap(0, MIB, RW, SHARED, file.fileno(), 0)
+assert libc.mremap(own + 2 * MIB, MIB, MIB, 3, out) == out and is_file(out) and not is_file(own + 2 * MIB)
+assert libc.munmap(out, MIB) == 0
 assert libc.munmap(own, 4 * MIB) == 0
+
+# Private parts over a mapping move with it.
+def filled(at):
+    return all(ctypes.string_at(at + i * MIB, MIB) == bytes([i + 1]) * MIB for i in range(4))
+for parts in [1], [0], [3], [0, 1, 2, 3]:
+    for target in "chosen", "wanted", "in the arena":
+        own = mapping(4 * MIB)
+        for part in parts:
+            assert libc.mmap(own + part * MIB, MIB, RW, PLAIN | FIXED, -1, 0) == own + part * MIB
+        for i in range(4):
+            ctypes.memset(own + i * MIB, i + 1, MIB)
+        place = 0 if target == "chosen" else mapping(5 * MIB) if target == "in the arena" else libc.mmap(0, 5 * MIB, 0, PLAIN, -1, 0)
+        moved = libc.mremap(own, 4 * MIB, 5 * MIB, 3 if place else 1, place)
+        assert moved != FAILED and filled(moved) and moved == (place or moved), (parts, target, ctypes.get_errno())
+        assert libc.munmap(moved, 5 * MIB) == 0
+for _ in range(4):
+    ctypes.memset(mapping(4 * MIB), 9, 4 * MIB)
 for _ in range(4):
     ctypes.memset(mapping(4 * MIB), 9, 4 * MIB)
 assert is_kept()

@@ -10,7 +10,6 @@ one_by_one=yes
 heavy_session=yes
 source "$(dirname "${BASH_SOURCE[0]}")/common.bash"
 
-placement=
 bound=(--time-budget 20%)
 
 # agrees NAME RETENTION RANKS PROGRAM ARGUMENTS...
@@ -26,7 +25,7 @@ agrees() {
 compare() {
   local name=$1 retention=$2 n=$3
   shift 3
-  under "--retention $retention ${bound[*]} --device emulated --nic connectx $placement" "$n" "$@"
+  under "--retention $retention ${bound[*]} --device emulated --nic connectx" "$n" "$@"
   verified || fail "$name: the program: $(cat "$work/out" "$work/err")"
   "$pinion" report --json "$work/log" >"$work/live.json" || fail "$name: no report"
   "$pinion" simulate "$work/log" --json --retention "$retention" "${bound[@]}" >"$work/simulated.json" ||
@@ -58,20 +57,6 @@ for retention in on-demand leave-pinned helper; do
   [ -z "$suffix" ] || [ -n "$all" ] || continue
   agrees "fft3d under $retention" "$retention" 2 "$work/heavy" "$examples/fft3d" --grid 256x128x128 --iterations 25
 done
-
-# Hugepages of the reserved pool are registered whole, and replayed so, where this user may have some for a moment: 64 MiB or
-# more for each process, the launcher's too.
-pool=/proc/sys/vm/nr_hugepages
-had=$(cat $pool 2>/dev/null)
-if [ "$had" = 0 ] && echo 320 2>/dev/null >$pool && [ "$(cat $pool)" = 320 ]; then
-  placement=--hugepages
-  agrees "halo in hugetlb memory" leave-pinned 2 "$work/heavy" "$examples/halo" --tile 1024 --width 16 --steps 10
-  python3 -c 'import json, sys; sys.exit(json.load(open(sys.argv[1]))["registered_bytes"]["peak"] < 4 << 20)' "$work/live.json" ||
-    fail "halo in hugetlb memory: fewer bytes than a hugepage a rank"
-  echo 0 >$pool
-else
-  echo "no hugepages can be reserved here: hugetlb memory goes untried"
-fi
 
 # A log that cannot be read is one line, and a mistake of the user's.
 printf 'no log' >"$work/broken.plog"

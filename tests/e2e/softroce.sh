@@ -4,6 +4,7 @@
 # the command itself.
 source "$(dirname "$0")/script.bash"
 pinion=$build/bin/pinion
+here=$(cd "$(dirname "$0")" && pwd)
 
 if [ "$(uname -m)" != x86_64 ]; then
   echo "skipped: the virtual machine runs on x86-64 alone"
@@ -54,6 +55,8 @@ UCX_TLS=rc,self UCX_UD_VERBS_ETH_DGID_CHECK=n "$pinion" run --log auto_log -- mp
 UCX_TLS=rc,self UCX_UD_VERBS_ETH_DGID_CHECK=n "$pinion" run --preregister 128M --tune preregister-remote=yes --log arena_log -- \
   mpirun --oversubscribe -n 2 --mca pml ucx "$build/bin/examples/figure1" --iterations 5 >arena 2>&1
 "$pinion" report arena_log --json >arena.json
+"$here/../softroce/ucx_protocols" "$build" --in-machine >protocols 2>&1
+echo \$? >protocols_status
 "$pinion" doctor >doctor 2>&1
 echo to the one; echo to the other >&2
 exit 7
@@ -102,6 +105,8 @@ report = json.load(open(sys.argv[1]))
 assert report["acts"] == "verbs" and report["retention"] == "helper", report["acts"]
 assert report["registrations"] > 0 and all(rank["acts"] == "verbs" for rank in report["per_rank"])
 END
+  # Without its cache UCX must choose as with it: it takes registering to be cheap.
+  [ "$(cat protocols_status)" = 0 ] || fail "UCX's protocols: $(cat protocols)"
   [ "$(grep -c verified arena)" -ge 1 ] || fail "figure1 in an arena that serves UCX: $(cat arena)"
   python3 - arena.json <<'END' || fail "the report of figure1 in an arena: $(cat arena.json)"
 import json, sys

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -47,7 +48,7 @@ std::size_t present_bytes(Range range) {
 class FaultInByThreads : public ::testing::Test {
  protected:
   void SetUp() override {
-    if (node::cpus_of_process().count() < 2) GTEST_SKIP() << "one core";
+    if (node::cpus_of_own_threads().count() < 2) GTEST_SKIP() << "one core";
   }
 };
 
@@ -103,16 +104,27 @@ TEST_F(FaultInByThreads, FilesAreNeverTouched) {
   ::close(file);
 }
 
+/// For a process that has one core from its start.
+TEST(FaultInByOneCore, DISABLED_IsLeftToTheRegistration) {
+  const Mapped memory(kBytes);
+  EXPECT_EQ(fault_in_by_threads(memory.range(), true), 0u);
+  EXPECT_EQ(present_bytes(memory.range()), 0u);
+}
+
 TEST(FaultInByOneCore, IsLeftToTheRegistration) {
-  test::in_child([] {
+  const pid_t child = ::fork();
+  if (child == 0) {
     node::CpuSet one;
     const node::CpuSet all = node::cpus_of(0);
     for (std::size_t cpu = 0; cpu < all.size() && one.none(); ++cpu) one[cpu] = all[cpu];
     node::run_on(one);
-    const Mapped memory(kBytes);
-    EXPECT_EQ(fault_in_by_threads(memory.range(), true), 0u);
-    EXPECT_EQ(present_bytes(memory.range()), 0u);
-  });
+    ::execl("/proc/self/exe", "one-core", "--gtest_also_run_disabled_tests",
+            "--gtest_filter=FaultInByOneCore.DISABLED_*", nullptr);
+    ::_exit(127);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace

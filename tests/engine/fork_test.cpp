@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <memory>
+#include <vector>
 
 #include "engine/engine.h"
 #include "support/fake_device.h"
@@ -22,6 +23,7 @@ std::atomic<std::size_t> g_live_at_fork{0};
 
 class ForkTest : public ::testing::Test {
  protected:
+  virtual void equip(test::FakeDevice& device) { device.byte_ranges = device.locks_at_fork = true; }
   void SetUp() override {
     if (kSanitized) GTEST_SKIP() << "no threads after a fork";
     Options options;
@@ -30,7 +32,7 @@ class ForkTest : public ::testing::Test {
     const Error error = Engine::start(options, {}, "test");
     ASSERT_FALSE(error) << error.message;
     auto device = std::make_unique<test::FakeDevice>();
-    device->byte_ranges = device->locks_at_fork = true;
+    equip(*device);
     g_device = device_ = device.get();
     Error refused;
     domain_ = Engine::running()->domains().add(std::move(device), refused);
@@ -47,9 +49,10 @@ class ForkTest : public ::testing::Test {
   }
 
   LeasePath& lease_path() { return Engine::running()->lease_path(); }
-  void acquire(Transfer& transfer) {
+  void acquire(Transfer& transfer) { acquire(part(), transfer); }
+  void acquire(Range range, Transfer& transfer) {
     ASSERT_TRUE(
-        lease_path().acquire(*this_thread(), domain_, {}, part(), Access::read, transfer, Refusal::report));
+        lease_path().acquire(*this_thread(), domain_, {}, range, Access::read, transfer, Refusal::report));
   }
   void release(Transfer& transfer) { lease_path().release(*this_thread(), transfer); }
   void use() {
@@ -100,6 +103,63 @@ TEST_F(ForkTest, ARegionInUseStaysAndGoesWithItsLease) {
   EXPECT_EQ(device_->live(), 0u) << "the fork is not over";
   test::in_child([] { Engine::after_fork(); });
   Engine::after_fork();
+}
+
+/// Marks what it registers MADV_DONTFORK, as fork-safe libibverbs does.
+class ForkOfHidingDeviceTest : public ForkTest {
+ protected:
+  void equip(test::FakeDevice& device) override {
+    device.hides_from_children = true;
+    device.refuse = [this](Range range, Access) {
+      registered_.push_back(range);
+      mark();
+      return 0;
+    };
+    device.refuse_deregistration = [this](RegistrationKey key) {
+      registered_[key.handle - 1] = {};
+      mark();
+      return 0;
+    };
+  }
+  Range pages(std::size_t begin, std::size_t end) const {
+    const auto first = reinterpret_cast<Address>(memory_);
+    return {first + begin * page_size(), first + end * page_size()};
+  }
+  /// A child reads and writes them.
+  static void child_has(Range range) {
+    Engine::before_fork();
+    test::in_child([&] {
+      for (Address at = range.begin; at < range.end; at += page_size()) ++*reinterpret_cast<char*>(at);
+    });
+    Engine::after_fork();
+  }
+
+ private:
+  void mark() const {
+    ::madvise(memory_, kBytes, MADV_DOFORK);
+    for (const Range range : registered_)
+      if (!range.empty()) ::madvise(reinterpret_cast<void*>(range.begin), range.bytes(), MADV_DONTFORK);
+  }
+  std::vector<Range> registered_;  ///< by handle; empty: no more
+};
+
+TEST_F(ForkOfHidingDeviceTest, AChildHasAllButWhatTheProgramHasRegistered) {
+  const auto use = [this](Range range) {
+    Transfer transfer;
+    acquire(range, transfer);
+    release(transfer);
+  };
+  Transfer overlapping, inner;
+  use(pages(0, 8));
+  acquire(pages(4, 12), overlapping);
+  child_has(pages(0, 4));
+  use(pages(14, 22));
+  acquire(pages(16, 18), inner);
+  child_has(pages(14, 16));
+  child_has(pages(18, 22));
+  release(overlapping);
+  release(inner);
+  child_has(pages(0, 24));
 }
 
 TEST_F(ForkTest, AForkThatFailsIsOver) {

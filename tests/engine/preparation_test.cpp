@@ -14,13 +14,17 @@
 #include <thread>
 #include <vector>
 
+#include "engine/preparation_crew.h"
 #include "node/stop_request.h"
 #include "pinion/pinion.h"
 #include "support/eventually.h"
+#include "support/held_faults.h"
+#include "support/in_child.h"
 #include "support/program_device.h"
 
 namespace {
 
+using pinion::PreparationCrew;
 using namespace pinion::test;
 
 constexpr std::uint64_t kForEver = UINT64_MAX;
@@ -128,6 +132,32 @@ class Preparing : public ::testing::Test {
   pinion_domain* domain_ = nullptr;
   pinion_preparation* preparation_ = nullptr;
 };
+
+TEST(PreparationCrew, ItsOnlyThreadGoesOnBesideACallerThatStillLaunches) {
+  PreparationCrew crew;
+  crew.join();
+  crew.join();
+  EXPECT_EQ(crew.want(1), 0u);
+  EXPECT_TRUE(crew.leaves());
+  EXPECT_FALSE(crew.leaves());
+  EXPECT_FALSE(crew.end_launch());
+  EXPECT_TRUE(crew.end());
+}
+
+TEST(PreparationCrew, TheCallerIsTheLastWhereAllThreadsEndedBefore) {
+  PreparationCrew crew;
+  crew.join();
+  EXPECT_EQ(crew.want(2), 0u);
+  EXPECT_FALSE(crew.end());
+  EXPECT_TRUE(crew.end_launch());
+}
+
+TEST(PreparationCrew, ThreadsThatAreMissingAreCountedOnceAllAreLaunched) {
+  PreparationCrew crew;
+  crew.join();
+  EXPECT_FALSE(crew.end_launch());
+  EXPECT_EQ(crew.want(3), 2u);
+}
 
 TEST_F(Preparing, WhatIsReadyIsRegisteredInPiecesUntilItsEnd) {
   start();
@@ -483,6 +513,25 @@ TEST_F(Preparing, TheProgramsOperationsAreCalledWithoutALockInAProcessThatIsStop
   barrier.open();
   end();
   EXPECT_EQ(operations_.live(), 0u);
+}
+
+TEST_F(Preparing, FaultsThatTheProgramServesItselfAreLeftToIt) {
+  if (pinion::kSanitized) GTEST_SKIP() << "no threads after a fork";
+  if (!HeldFaults::allowed()) GTEST_SKIP() << "faults of the kernel cannot be served";
+  for (const HeldFaults::By by : {HeldFaults::By::libc, HeldFaults::By::own_code})
+    in_child([this, by] {
+      start();
+      const Heap memory(4);
+      const HeldFaults faults(pinion::Range::of(memory.page(0), memory.bytes()), by);
+      ASSERT_TRUE(faults.held());
+      ASSERT_EQ(prepare(memory), 0) << pinion_last_error();
+      EXPECT_EQ(ended(), EBUSY);
+      EXPECT_FALSE(faults.any()) << "Pinion's, not the program's";
+      end();
+      EXPECT_EQ(operations_.live(), 0u);
+      EXPECT_EQ(pinion_domain_close(domain_), 0) << pinion_last_error();
+      EXPECT_EQ(pinion_stop(), 0) << pinion_last_error();
+    });
 }
 
 TEST_F(Preparing, AProcessThatIsStoppedKeepsNothingPrepared) {

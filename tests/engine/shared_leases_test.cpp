@@ -52,7 +52,7 @@ class SharedLeasesTest : public ::testing::Test {
     const Error error = Engine::start(options, {}, "test");
     ASSERT_FALSE(error) << error.message;
     auto device = std::make_unique<test::FakeDevice>();
-    device->hides_from_children = true;
+    device->locks_at_fork = true;  // idle regions go before a fork
     device_ = device.get();
     Error refused;
     domain_ = Engine::running()->domains().add(std::move(device), refused);

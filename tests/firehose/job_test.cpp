@@ -8,7 +8,9 @@
 #include <array>
 #include <atomic>
 #include <cstring>
+#include <filesystem>
 #include <functional>
+#include <memory>
 #include <numeric>
 #include <random>
 #include <string>
@@ -104,6 +106,54 @@ TEST_P(FirehoseJob, PutsAndGetsOfAnySizeAndAlignment) {
     EXPECT_EQ(statistics.puts, 6U);
     EXPECT_EQ(statistics.gets, 5U);
   });
+}
+
+// The jobs of a process meet in one directory, and go on when another of them ends or cannot begin.
+TEST_P(FirehoseJob, SeveralOfAProcess) {
+  TemporaryDirectory parent;
+  const std::string directory = parent.path() + "/job";
+  Processes all(2, [&](unsigned process) {
+    pinion_firehose_options options{};
+    options.strategy = GetParam().strategy;
+    const auto join = [&] {
+      return std::make_unique<FirehoseMember>(GetParam().provider, directory, process, 2, options);
+    };
+    char* const mine = map_memory(2 * kBytes);
+    const unsigned other = 1 - process;
+    const auto works = [&](FirehoseMember& member, unsigned seed) {
+      const auto heaps = member.exchange(mine);
+      std::vector<char> out(kBytes);
+      fill(out.data(), kBytes, seed + process);
+      ASSERT_EQ(pinion_firehose_put(member.firehose, other, heaps[other], out.data(), kBytes), 0)
+          << pinion_last_error();
+      member.barrier();
+      EXPECT_TRUE(holds(mine, kBytes, seed + other));
+      member.barrier();
+    };
+    auto first = join();
+    auto second = join();
+    works(*first, 10);
+    works(*second, 20);
+    pinion_firehose_options bad{};
+    bad.size = sizeof bad;
+    bad.process = process;
+    bad.processes = 2;
+    bad.directory = directory.c_str();
+    bad.provider = "no such provider";
+    pinion_firehose* none = nullptr;
+    EXPECT_NE(pinion_firehose_open(&bad, &none), 0);
+    works(*first, 30);
+    first.reset();
+    works(*second, 40);
+    for (unsigned round = 0; round < 5; ++round) {  // one after the other, at once
+      first = join();
+      works(*first, 50 + 10 * round);
+      first.reset();
+    }
+    works(*second, 110);
+  });
+  if (all.skipped()) GTEST_SKIP() << "no provider " << GetParam().provider;
+  EXPECT_FALSE(std::filesystem::exists(directory));
 }
 
 // Equal parts for all peers, whatever they want; a miss is answered before its data leaves; no walk asks

@@ -5,12 +5,16 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cerrno>
+#include <cstring>
 #include <memory>
 #include <thread>
+#include <vector>
 
 #include "monitor/libc_hooks.h"
+#include "monitor/memory_events.h"
 #include "monitor/system_call.h"
 #include "support/foreign_patcher.h"
 #include "support/gate.h"
@@ -166,6 +170,118 @@ TEST_F(OverwrittenHooks, ARegistrationThatTheyInterruptIsNotKept) {
     expect_contents(memory, kNew);
     EXPECT_TRUE(hooks_intact());
   }
+}
+
+/// A patcher that is slow stops at each of these, while transfers go on and the helper looks.
+enum class Stage { opened, half_written, held, held_and_closed, opened_again };
+
+class SlowPatcher : public OverwrittenHooks, public ::testing::WithParamInterface<Stage> {
+ protected:
+  /// Patches as UCX does: threads are kept out while the rest is written.
+  void patch_until(Stage stage) {
+    const ForeignPatch whole = their_munmap();
+    ForeignPatch part = other_->read();
+    other_->open();
+    if (stage == Stage::opened) return;
+    if (stage == Stage::half_written) {
+      std::copy(whole.begin() + 8, whole.end(), part.begin() + 8);  // not the entry yet
+      return other_->overwrite(part);
+    }
+    part[0] = 0xeb;  // jmp to itself
+    part[1] = 0xfe;
+    other_->overwrite(part);
+    if (stage == Stage::held) return;
+    other_->close();
+    if (stage == Stage::opened_again) other_->open();
+  }
+  void patch_the_rest() {
+    other_->open();
+    other_->overwrite(their_munmap());
+    other_->close();
+  }
+};
+
+TEST_P(SlowPatcher, SightComesBackWhenItIsDone) {
+#if !defined(__x86_64__)
+  GTEST_SKIP() << "the stages are of x86-64";
+#endif
+  if (!ring_->keeps()) GTEST_SKIP() << "nothing is kept here beyond its lease";
+  ring_->acquire(memory_).release();
+  patch_until(GetParam());
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_FALSE(memory_events::regain_sight(*memory_events::monitor())) << "given up for a passing reason";
+    EXPECT_TRUE(memory_events::brackets().sight.blind());
+    ring_->acquire(memory_).release();
+    EXPECT_EQ(device().live(memory_), 0u);
+  }
+  patch_the_rest();
+  ASSERT_EQ(::munmap(pointer(memory_.begin), memory_.bytes()), 0);
+  ASSERT_EQ(map(memory_.begin), memory_);
+  fill(memory_, kNew);
+  expect_contents(memory_, kNew);
+  EXPECT_TRUE(hooks_intact());
+  expect_kept_again();
+}
+
+INSTANTIATE_TEST_SUITE_P(, SlowPatcher,
+                         ::testing::Values(Stage::opened, Stage::half_written, Stage::held,
+                                           Stage::held_and_closed, Stage::opened_again));
+
+/// Another library patches again as soon as our hooks have been repaired, `times` in all.
+class PatchedAgain final : public MemoryMonitor {
+ public:
+  PatchedAgain(MemoryMonitor& real, const ForeignPatcher& other, const ForeignPatch& theirs, int times)
+      : real_(real), other_(other), theirs_(theirs), times_(times) {}
+  const char* name() const override { return real_.name(); }
+  std::vector<const char*> blind_spots() const override { return {}; }
+  HookReport start(const HookCallbacks&) override { return complete_report(); }
+  void stop() override {}
+  HookReport self_test() override { return real_.self_test(); }
+  bool intact() const override { return real_.intact(); }
+  bool exposed() const override { return real_.exposed(); }
+  HookReport repair() override {
+    HookReport report = real_.repair();
+    if (times_ == 0) return report;
+    --times_;
+    other_.write(theirs_);
+    // What a report says that is written now.
+    report.complete = false;
+    report.error = Error::make(EBUSY, "munmap: patched over by other code since");
+    return report;
+  }
+
+ private:
+  MemoryMonitor& real_;
+  const ForeignPatcher& other_;
+  const ForeignPatch theirs_;
+  int times_;
+};
+
+TEST_F(OverwrittenHooks, WhileWeRepairThem) {
+  if (!ring_->keeps()) GTEST_SKIP() << "nothing is kept here beyond its lease";
+  MemoryMonitor& real = *memory_events::monitor();
+  PatchedAgain monitor(real, *other_, their_munmap(), 3);
+  other_->write(their_munmap());
+  for (int i = 0; i < 3; ++i) EXPECT_FALSE(memory_events::regain_sight(monitor));
+  EXPECT_FALSE(memory_events::regain_sight(monitor));
+  EXPECT_FALSE(memory_events::brackets().sight.blind());
+  EXPECT_TRUE(hooks_intact());
+  expect_kept_again();
+}
+
+TEST_F(OverwrittenHooks, TheirWriteIsNotShutOutByOurs) {
+  if (!ring_->keeps()) GTEST_SKIP() << "nothing is kept here beyond its lease";
+  other_->open();
+  // Ours closes the page when it is done, and would end the process in their write.
+  const HookReport report = reinstall_hooks();
+  other_->overwrite(their_munmap());
+  const HookReport again = reinstall_hooks();
+  EXPECT_FALSE(again.complete);
+  EXPECT_EQ(again.error.code, EAGAIN) << again.error.message;
+  other_->overwrite(their_munmap());
+  other_->close();
+  EXPECT_TRUE(reinstall_hooks().complete);
+  EXPECT_TRUE(report.complete);
 }
 
 TEST_F(OverwrittenHooks, MappedOver) {

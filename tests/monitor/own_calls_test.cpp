@@ -1,12 +1,22 @@
 // Machine code that makes system calls past libc, and code that only looks like it.
 #include "monitor/own_calls.h"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/mman.h>
 #include <sys/syscall.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cstdio>
+#include <fstream>
 #include <initializer_list>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "support/in_child.h"
+#include "support/temporary_directory.h"
 
 namespace pinion {
 namespace {
@@ -75,6 +85,82 @@ TEST(OwnCalls, LoadedCodeIsReadOnce) {
   EXPECT_TRUE(look_at_loaded_code(0).complete);
   EXPECT_EQ(own_calls_found().code, finding.own_calls.code);
 }
+
+/// A file of code that is mapped to be run: `bytes` times the filler, and the call in the middle.
+class MappedCode {
+ public:
+  MappedCode(const std::string& path, std::size_t bytes, const std::vector<unsigned char>& call = {})
+      : bytes_(bytes) {
+    std::vector<unsigned char> code(bytes, 0x90);
+    std::copy(call.begin(), call.end(), code.begin() + static_cast<std::ptrdiff_t>(bytes / 2));
+    std::ofstream(path, std::ios::binary)
+        .write(reinterpret_cast<const char*>(code.data()), static_cast<std::streamsize>(bytes));
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    memory_ = ::mmap(nullptr, bytes, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0);
+    ::close(file);
+    EXPECT_NE(memory_, MAP_FAILED);
+  }
+  ~MappedCode() { ::munmap(memory_, bytes_); }
+  MappedCode(const MappedCode&) = delete;
+  MappedCode& operator=(const MappedCode&) = delete;
+
+ private:
+  std::size_t bytes_;
+  void* memory_;
+};
+
+CodeFinding look_at_the_rest() {
+  CodeFinding finding;
+  for (int parts = 0; !(finding = look_at_loaded_code(std::size_t{64} << 20)).complete && parts < 4096;
+       ++parts)
+    continue;
+  return finding;
+}
+
+// A module that is compiled on the fly: its file has gone, and then another thread unloads it.
+TEST(OwnCalls, CodeThatGoesWhileItIsReadIsNoFault) {
+  const TemporaryDirectory directory;
+  test::in_child([&] {
+    const std::string path = directory.path() + "/module.so";
+    std::optional<MappedCode> code(std::in_place, path, std::size_t{1} << 20);
+    ::unlink(path.c_str());
+    ASSERT_FALSE(look_at_loaded_code(0).complete) << "listed, not read";
+    code.reset();
+    const CodeFinding finding = look_at_the_rest();
+    EXPECT_TRUE(finding.complete);
+    EXPECT_FALSE(finding.own_calls) << finding.own_calls.message;
+  });
+}
+
+#if defined(__x86_64__)
+TEST(OwnCalls, AFileThatWasReplacedIsReadWhereItIsMapped) {
+  const std::vector<unsigned char> munmap_call{0xb8, kMunmap, 0, 0, 0, 0x0f, 0x05};
+  const TemporaryDirectory directory;
+  for (const bool mapped_calls : {false, true}) {
+    test::in_child([&] {
+      const std::string path = directory.path() + "/upgraded.so", newer = directory.path() + "/newer";
+      const std::vector<unsigned char> none;
+      const MappedCode code(path, std::size_t{1} << 20, mapped_calls ? munmap_call : none);
+      { const MappedCode other(newer, std::size_t{1} << 20, mapped_calls ? none : munmap_call); }
+      ASSERT_EQ(std::rename(newer.c_str(), path.c_str()), 0);
+      EXPECT_EQ(static_cast<bool>(look_at_the_rest().own_calls), mapped_calls);
+    });
+  }
+}
+
+// Pages behind the file's end cannot be run.
+TEST(OwnCalls, AFileThatWasCutIsNoFault) {
+  const TemporaryDirectory directory;
+  test::in_child([&] {
+    const std::string path = directory.path() + "/cut.so";
+    const MappedCode code(path, std::size_t{1} << 20);
+    ASSERT_EQ(::truncate(path.c_str(), 5000), 0);
+    const CodeFinding finding = look_at_the_rest();
+    EXPECT_TRUE(finding.complete);
+    EXPECT_FALSE(finding.own_calls) << finding.own_calls.message;
+  });
+}
+#endif
 
 }  // namespace
 }  // namespace pinion

@@ -165,21 +165,54 @@ TEST_F(NodeTableTest, AJobThatWasKilledLeavesNothingForTheNext) {
   EXPECT_EQ(path(), "");
 }
 
-// A pid reused by another process, and the process before an exec.
-TEST_F(NodeTableTest, AnIdentityIsMoreThanAPid) {
-  NodeTable former, table;
-  const std::uint64_t before = self() - 1;
-  ASSERT_FALSE(join(former, before));
-  std::vector<std::uint16_t> taken;
-  ASSERT_TRUE(former.take(5, taken));
+// The process goes on, and knows nothing of what it had.
+TEST_F(NodeTableTest, WhatAProcessHeldBeforeAnExecIsThereAgain) {
+  NodeTable table;
   ASSERT_FALSE(join(table, self()));
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    NodeTable own;
+    std::vector<std::uint16_t> taken;
+    if (join(own, self()) || !own.take(300, taken)) ::_exit(1);
+    ::dup2(ready[1], STDOUT_FILENO);
+    ::execlp("sh", "sh", "-c", "echo ready; exec sleep 600", nullptr);
+    ::_exit(1);
+  }
+  char answer = 0;
+  EXPECT_EQ(::read(ready[0], &answer, 1), 1);
+  EXPECT_EQ(table.clear_up(true), 1);
   EXPECT_EQ(free_pieces(table), NodeTable::kPieces);
-  NodeTable after_exec;
-  ASSERT_TRUE(table.take(7, taken));
-  ASSERT_FALSE(join(after_exec, self()));
-  EXPECT_EQ(free_pieces(after_exec), NodeTable::kPieces);
-  std::size_t number;
-  EXPECT_EQ(after_exec.members(number).size(), 1u);
+  end(child);
+  ::close(ready[0]);
+  ::close(ready[1]);
+}
+
+// Programs that become servers close all.
+TEST_F(NodeTableTest, AMemberThatClosesAllFilesStaysOne) {
+  NodeTable table;
+  ASSERT_FALSE(join(table, self()));
+  int ready[2];
+  ASSERT_EQ(::pipe(ready), 0);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    NodeTable own;
+    std::vector<std::uint16_t> taken;
+    if (join(own, self()) || !own.take(300, taken)) ::_exit(1);
+    ::dup2(ready[1], 0);
+    for (int file = 1; file < 4096; ++file) ::close(file);
+    if (::write(0, "y", 1) != 1) ::_exit(1);
+    for (;;) ::pause();
+  }
+  char answer = 0;
+  EXPECT_EQ(::read(ready[0], &answer, 1), 1);
+  EXPECT_EQ(table.clear_up(true), 0);
+  EXPECT_EQ(free_pieces(table), NodeTable::kPieces - 300);
+  end(child);
+  EXPECT_EQ(table.clear_up(true), 1);
+  ::close(ready[0]);
+  ::close(ready[1]);
 }
 
 TEST_F(NodeTableTest, ForksAreNoMembers) {
@@ -283,25 +316,25 @@ bool in_container(const std::function<void()>& f) {
   return true;
 }
 
-// Containers may share /dev/shm: a process of one is no dead process of the other.
-TEST_F(NodeTableTest, OtherProcessNumbersMeetInATableOfTheirOwn) {
+// Containers may share /dev/shm: their process numbers mean nothing to each other.
+TEST_F(NodeTableTest, OneLimitHoldsInAllContainersThatShareItsFile) {
   NodeTable table;
-  ASSERT_FALSE(join(table, self()));
-  EXPECT_FALSE(NodeTable::is_elsewhere_too(directory.path(), kJob));
-  const std::size_t all = free_pieces(table);
+  ASSERT_FALSE(join(table, member_identity_of(::getpid())));
   std::vector<std::uint16_t> taken;
-  ASSERT_TRUE(table.take(all, taken));
+  ASSERT_TRUE(table.take(NodeTable::kPieces - 10, taken));
   const bool ran = in_container([&] {
     remove_abandoned_tables(directory.path());
-    NodeTable other;
-    ASSERT_FALSE(join(other, self()));
-    EXPECT_TRUE(NodeTable::is_elsewhere_too(directory.path(), kJob));
-    EXPECT_FALSE(NodeTable::is_elsewhere_too(directory.path(), kJob + 1));
-    EXPECT_EQ(free_pieces(other), all);
+    auto* const other = new NodeTable;  // never destroyed: the container ends without a word
+    ASSERT_FALSE(join(*other, member_identity_of(::getpid())));
+    EXPECT_EQ(other->clear_up(true), 0) << "the member outside lives";
+    EXPECT_EQ(free_pieces(*other), 10u);
+    ASSERT_TRUE(other->take(4, taken));
   });
-  EXPECT_FALSE(table.take(1, taken)) << "what it has was given to others";
   EXPECT_EQ(path(), directory.path() + "/" + NodeTable::name_of(kJob));
   if (!ran) GTEST_SKIP() << "no namespace of processes can be made here";
+  EXPECT_EQ(free_pieces(table), 6u);
+  EXPECT_EQ(table.clear_up(true), 1) << "the member inside has ended";
+  EXPECT_EQ(free_pieces(table), 10u);
 }
 
 TEST_F(NodeTableTest, ATakenNameIsPassedBy) {

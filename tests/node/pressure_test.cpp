@@ -7,6 +7,7 @@
 
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <string>
 
 #include "support/temporary_directory.h"
@@ -107,6 +108,24 @@ TEST_F(Pressure, AGroupAroundTheOwnOneIsNearItsHighBound) {
   EXPECT_FALSE(later(pressure)) << "the bound has gone";
   group("/job", "max", "1050", 1020);
   EXPECT_TRUE(later(pressure)) << "memory.max is a bound as well";
+}
+
+TEST_F(Pressure, GroupsAroundTheOwnOneTakeFilesForTheirBoundsAlone) {
+  write("/proc/self/cgroup", "0::/a/b/c/d/e\n");
+  for (const char* path : {"/a", "/a/b", "/a/b/c", "/a/b/c/d", "/a/b/c/d/e"}) group(path, "max", "max", 900);
+  const auto files = [] {
+    const std::filesystem::directory_iterator open("/proc/self/fd");
+    return std::distance(begin(open), end(open));
+  };
+  const auto before = files();
+  NodePressure pressure(root.path());
+  pressure.open();
+  EXPECT_EQ(files(), before + 4) << "of the own group";
+  group("/a/b", "max", "1000", 990);
+  NodePressure bounded(root.path());
+  bounded.open();
+  EXPECT_EQ(files(), before + 12) << "of two groups";
+  EXPECT_TRUE(later(bounded));
 }
 
 TEST_F(Pressure, PageCacheOutOfUseLeavesAGroupRoom) {

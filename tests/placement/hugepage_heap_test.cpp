@@ -1,5 +1,5 @@
-// The hugepage heap: against a model, with contents; first fit, merging, return of memory, forks, a pool that
-// runs dry, a source that fails. PINION_TEST_SCALE multiplies the steps; 10 makes it ten million.
+// The hugepage heap: against a model, with contents; first fit, merging, return of memory, forks, a source
+// that fails. PINION_TEST_SCALE multiplies the steps; 10 makes it ten million.
 #include "placement/hugepage_heap.h"
 
 #include <gtest/gtest.h>
@@ -14,6 +14,7 @@
 #include <memory>
 #include <mutex>
 #include <random>
+#include <string>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -24,12 +25,14 @@
 #include "support/made_pages.h"
 #include "support/memory_marks.h"
 #include "support/sanitizers.h"
+#include "support/strict_overcommit.h"
 
 namespace pinion {
 
 namespace {
 
 using test::MadePages;
+using test::StrictOvercommit;
 
 /// The places where a stamp shows that a block's contents are its own: both ends, and between.
 void stamp(void* block, std::size_t bytes, std::uint64_t value) {
@@ -181,17 +184,9 @@ TEST(HugepageHeap, MatchesTheModel) {
   run_model(made, 1, model_steps());
 }
 
-TEST(HugepageHeap, MatchesTheModelWhileThePoolRunsDry) {
-  Made made;
-  made.pages.pool_bytes = 20 * kHugepage;  // a third of the model's need
-  run_model(made, 3, model_steps() / 2);
-  EXPECT_EQ(made.pages.pool_bytes, 20 * kHugepage);
-}
-
 TEST(HugepageHeap, MatchesTheModelWhileTheSourceFails) {
   Made made;
   made.pages.fail_one_in = 3;
-  made.pages.pool_bytes = 64 << 20;
   run_model(made, 2, model_steps() / 4);
   EXPECT_GT(made.pages.failures, 0u);
 }
@@ -407,6 +402,33 @@ TEST(HugepageHeap, MemoryThatGoesBackIsAMemoryEventAndAFreeIsNone) {
   made.heap->free(stays);
 }
 
+TEST(HugepageHeap, WhereUntouchedMemoryIsChargedThatOfBlocksAloneIs) {
+  const StrictOvercommit strict;
+  Made made;
+  constexpr std::size_t kBlock = std::size_t{12} << 20, kBlocks = 8, kEnds = 2 * kHugepage;
+  const std::size_t before = StrictOvercommit::charged_bytes() + (std::size_t{1} << 20);  // with records
+  for (int round = 0; round < 3; ++round) {
+    std::vector<char*> blocks;
+    for (std::size_t i = 0; i < kBlocks; ++i) {
+      blocks.push_back(made.take(kBlock - i * 4096 * static_cast<unsigned>(round)));
+      ASSERT_NE(blocks.back(), nullptr);
+      stamp(blocks.back(), kBlock / 2, i);
+      EXPECT_LE(StrictOvercommit::charged_bytes(), before + (i + 1) * kBlock + kEnds);
+    }
+    for (std::size_t i = 0; i < kBlocks; ++i) {
+      made.heap->free(blocks[i]);
+      EXPECT_LE(StrictOvercommit::charged_bytes(), before + (kBlocks - 1 - i) * kBlock + kEnds);
+    }
+    EXPECT_LE(StrictOvercommit::charged_bytes(), before + kEnds);
+  }
+}
+
+TEST(HugepageHeap, MatchesTheModelWhereUntouchedMemoryIsCharged) {
+  const StrictOvercommit strict;
+  Made made;
+  run_model(made, 4, model_steps() / 4);
+}
+
 TEST(HugepageHeap, KeepsHalfOfItsLargestUseIdle) {
   Made made;
   std::vector<char*> blocks;
@@ -451,7 +473,6 @@ TEST(HugepageHeap, BlocksInOfferedMemoryAreRightAndCountAgain) {
 // The kernel's count has what it was offered until it takes it.
 TEST(HugepageHeap, NoMoreLiesInHugepagesThanHasContents) {
   Made made;
-  made.pages.pool_bytes = 8 * kHugepage;
   std::vector<char*> blocks;
   for (std::size_t i = 0; i < 40; ++i) {
     blocks.push_back(made.take(4 * kHugepage));
@@ -459,9 +480,8 @@ TEST(HugepageHeap, NoMoreLiesInHugepagesThanHasContents) {
   }
   for (char* block : blocks) made.heap->free(block);
   ASSERT_GT(made.pages.offered_bytes, 0u);
-  const std::uint64_t of_pool = made.heap->figures().mapped_bytes[static_cast<int>(Backing::pool)];
   EXPECT_GT(made.heap->touched_bytes(), made.heap->used_bytes());
-  EXPECT_LE(of_pool + made.heap->transparent_bytes(), made.heap->touched_bytes());
+  EXPECT_LE(made.heap->transparent_bytes(), made.heap->touched_bytes());
   made.heap->relieve();
   EXPECT_EQ(made.heap->touched_bytes(), 0u);
 }
@@ -504,26 +524,7 @@ TEST(HugepageHeap, UnderAnAddressLimitBlocksAreRefusedAndComeBack) {
   });
 }
 
-// ---- pool and fork ----
-
-TEST(HugepageHeap, AnAreaHasOneBackingWhenThePoolRunsDry) {
-  Made made;
-  made.pages.pool_bytes = 8 * kHugepage;
-  char* const first = made.take(6 * kHugepage);
-  char* const second = made.take(6 * kHugepage);
-  stamp(first, 6 * kHugepage, 1);
-  stamp(second, 6 * kHugepage, 2);
-  const auto figures = made.heap->figures();
-  EXPECT_EQ(figures.mapped_bytes[static_cast<int>(Backing::pool)], 6 * kHugepage);
-  EXPECT_GE(figures.mapped_bytes[static_cast<int>(Backing::transparent)] +
-                figures.mapped_bytes[static_cast<int>(Backing::base)],
-            6 * kHugepage);
-  // The pool's pages go back by whole areas.
-  made.heap->free(first);
-  EXPECT_TRUE(made.heap->relieve());
-  EXPECT_EQ(made.pages.pool_bytes, 8 * kHugepage);
-  EXPECT_TRUE(has_stamp(second, 6 * kHugepage, 2));
-}
+// ---- room and forks ----
 
 TEST(HugepageHeap, AGrownBlockHasRoomToGrowInPlace) {
   Made made;
@@ -537,7 +538,7 @@ TEST(HugepageHeap, AGrownBlockHasRoomToGrowInPlace) {
 
 TEST(HugepageHeap, RecordsAreNoLargerThanTheirArea) {
   Made made;
-  made.pages.pool_bytes = 4 * kHugepage;
+  made.pages.gives_least = true;
   for (int i = 0; i < 4; ++i) ASSERT_NE(made.take(kHugepage), nullptr);  // areas of one hugepage each
   EXPECT_LT(made.pages.record_bytes, 4 * Area::record_size(16 * kHugepage)) << "as for what was wanted";
 }
@@ -679,33 +680,31 @@ TEST(HugepageHeap, AHandlerInsideForks) {
 
 TEST(HugepageHeap, ParentAndChildHaveBlocksOfTheirOwnAfterAFork) {
   Made made;
-  made.pages.pool_bytes = 2 * kHugepage;
-  char* const of_pool = made.take(2 * kHugepage);
-  char* const of_kernel = made.take(2 * kHugepage);
-  stamp(of_pool, 2 * kHugepage, 1);
-  stamp(of_kernel, 2 * kHugepage, 2);
+  char* const kept = made.take(2 * kHugepage);
+  char* const freed = made.take(2 * kHugepage);
+  stamp(kept, 2 * kHugepage, 1);
+  stamp(freed, 2 * kHugepage, 2);
   made.heap->before_fork();
   char* const meanwhile = made.take(64 << 10);  // another handler allocates
   const pid_t child = ::fork();
   ASSERT_GE(child, 0);
   if (child == 0) {
     made.heap->after_fork_in_child();
-    bool good = has_stamp(of_pool, 2 * kHugepage, 1) && has_stamp(of_kernel, 2 * kHugepage, 2);
-    stamp(of_pool, 2 * kHugepage, 3);
-    made.heap->free(of_kernel);
+    bool good = has_stamp(kept, 2 * kHugepage, 1) && has_stamp(freed, 2 * kHugepage, 2);
+    stamp(kept, 2 * kHugepage, 3);
+    made.heap->free(freed);
     char* const block = made.take(kHugepage);
-    good =
-        good && block == of_kernel && made.heap->figures().mapped_bytes[static_cast<int>(Backing::pool)] == 0;
+    good = good && block == freed;
     stamp(block, kHugepage, 4);
-    ::_exit(good && has_stamp(of_pool, 2 * kHugepage, 3) ? 0 : 1);
+    ::_exit(good && has_stamp(kept, 2 * kHugepage, 3) ? 0 : 1);
   }
   made.heap->after_fork_in_parent();
   int status = 0;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
-  EXPECT_TRUE(has_stamp(of_pool, 2 * kHugepage, 1) && has_stamp(of_kernel, 2 * kHugepage, 2));
+  EXPECT_TRUE(has_stamp(kept, 2 * kHugepage, 1) && has_stamp(freed, 2 * kHugepage, 2));
   made.heap->free(meanwhile);
-  made.heap->free(of_pool);
+  made.heap->free(kept);
 }
 
 /// Allocates and frees blocks until `done`, with contents checked.
@@ -730,11 +729,9 @@ void allocate_until(Made& made, const std::atomic<bool>& done, unsigned seed) {
     if (block.at != nullptr) made.heap->free(block.at);
 }
 
-TEST(HugepageHeap, ForksWhileThreadsAllocateAndThePoolRunsDry) {
+TEST(HugepageHeap, ForksWhileThreadsAllocate) {
   Made made;
   made.heap->use_shards(3);
-  // Blocks of the pool are copied beside their writers, which ThreadSanitizer reports.
-  if (!kSanitized) made.pages.pool_bytes = 8 * kHugepage;
   char* const kept = made.take(3 << 20);
   stamp(kept, 3 << 20, 6);
   std::atomic<bool> done{false};

@@ -215,11 +215,33 @@ TEST_F(Reader, NoLog) {
 
 TEST_F(Reader, ANewerFormatNamesBothVersions) {
   expect_error(read_with<std::uint32_t>(offsetof(NodeHeader, version), kVersion + 1),
-               "log format 10, written by a newer Pinion; this one (" PINION_VERSION
-               ") reads formats 8 to 9: use the Pinion that wrote it");
+               "log format 11, written by a newer Pinion; this one (" PINION_VERSION
+               ") reads formats 8 to 10: use the Pinion that wrote it");
   expect_error(read_with<std::uint32_t>(offsetof(NodeHeader, version), 4),
                "log format 4, written by an older Pinion; this one (" PINION_VERSION
-               ") reads formats 8 to 9");
+               ") reads formats 8 to 10");
+}
+
+TEST_F(Reader, AFileOfVersionNineIsReadAsItWasWritten) {
+  constexpr std::uint32_t version = 9;
+  const std::size_t lacking = lacking_in(version), states = kHeader + live_offset();
+  ASSERT_EQ(lacking, sizeof(Counters::passed));
+  ASSERT_FALSE(read(valid_));
+  const Log written = std::exchange(log_, {});
+  const std::size_t at = offsetof(LiveState, domains) - lacking;
+  std::string old = valid_;
+  old.erase(states + sizeof(LiveState) + at, lacking);
+  old.erase(states + at, lacking);
+  old.insert(chunk_offset(1) - 2 * lacking, 2 * lacking, '\0');
+  const auto state_bytes = static_cast<std::uint32_t>(sizeof(LiveState) - lacking);
+  std::memcpy(old.data() + offsetof(NodeHeader, version), &version, sizeof version);
+  std::memcpy(old.data() + offsetof(NodeHeader, live_bytes), &state_bytes, sizeof state_bytes);
+  ASSERT_FALSE(read(old));
+  EXPECT_EQ(log_.live.counters.passed[0].count, 0u);
+  EXPECT_EQ(log_.live.counters.kept_all_below_bytes, written.live.counters.kept_all_below_bytes);
+  EXPECT_EQ(log_.live.domains[1].registered_peak_bytes, 4096u);
+  EXPECT_EQ(std::memcmp(log_.live.series, written.live.series, sizeof written.live.series), 0);
+  EXPECT_EQ(log_.events.size(), kEventCount);
 }
 
 TEST_F(Reader, AFileOfTheOldestVersionIsReadAsItWasWritten) {
@@ -518,14 +540,15 @@ TEST_F(Reader, DamagedAtRandom) {
     ASSERT_TRUE(std::isfinite(report.cost.added()));
     ASSERT_LE(report.prediction.within_5, 1);
     for (const DomainReport& domain : report.domains) ASSERT_TRUE(std::isfinite(domain.mean));
-    // The simulator is the other reader. One file takes milliseconds of processor time.
+    // The simulator is the other reader. One file takes .23 s of processor time at most; sanitizers take 22
+    // times as long.
     simulate::Workload workload;
     if (simulate::log_workload({log_}, {}, workload)) continue;
     simulate::Settings settings;
     settings.retention = RetentionKind::helper;
     const std::clock_t begin = std::clock();
     simulate::simulate(workload, settings);
-    ASSERT_LT(std::clock() - begin, (kSanitized ? 20 : 2) * CLOCKS_PER_SEC) << "file " << i;
+    ASSERT_LT(std::clock() - begin, (kSanitized ? 44 : 2) * CLOCKS_PER_SEC) << "file " << i;
   }
   ::close(file);
   EXPECT_GT(accepted, 100);

@@ -9,7 +9,7 @@ build=$(realpath "$1")
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-gcc -O1 -std=gnu11 -Wall -I"$here/../../include" "$here/libfabric_cache.c" -o "$work/cache" \
+gcc -O1 -std=gnu11 -Wall -I"$here/../../include" -I"$here/.." "$here/libfabric_cache.c" -o "$work/cache" \
   -L"$build/lib" -lpinion -lfabric -lpthread -Wl,-rpath,"$build/lib"
 cat >"$work/guest" <<END
 export ADDRESS=10.77.0.1

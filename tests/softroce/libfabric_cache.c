@@ -26,6 +26,8 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "support/process_status.h"
+
 enum { kBytes = 1 << 20, kRounds = 4 };
 
 #define CHECK(call)                                                                \
@@ -148,15 +150,6 @@ static void look_beside(void* memory) {
   pinion_release(&lease);
 }
 
-static long pinned_kb(void) {
-  char line[256];
-  long kb = 0;
-  FILE* status = fopen("/proc/self/status", "r");
-  while (fgets(line, sizeof line, status)) sscanf(line, "VmPin: %ld", &kb);
-  fclose(status);
-  return kb;
-}
-
 static void* map_at(void* place) {
   return mmap(place, kBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
 }
@@ -209,7 +202,7 @@ int main(int argc, char** argv) {
   arrived_mr = reg(arrived);
 
   if (!strcmp(pinion, "after")) start_beside();
-  const long base = pinned_kb();
+  const long base = of_process_status("VmPin:");
   int wrong = 0, same_place = 0, kept = 0;
   unsigned char stamp = 0;
   unsigned char* memory = map_at(NULL);
@@ -217,7 +210,7 @@ int main(int argc, char** argv) {
     memset(memory, ++stamp, kBytes);
     wrong += !sends_right(memory, stamp);
     wrong += !sends_right(memory, stamp);
-    kept += pinned_kb() >= base + kBytes / 1024;
+    kept += of_process_status("VmPin:") >= base + kBytes / 1024;
     register_beside(memory);
     munmap(memory, kBytes);
     unsigned char* again = map_at(memory);
@@ -251,7 +244,7 @@ int main(int argc, char** argv) {
   CHECK(fi_close(&reg(arrived)->fid)); /* libfabric unpins notified ranges at its next registration */
   printf("%s %s: wrong %d mapped, %d malloc, beside %d; same place %d, kept %d of %d; pinned %ld kB\n",
          monitor, pinion, mapped_wrong, wrong - mapped_wrong, beside_stale, same_place, kept, kRounds,
-         pinned_kb());
+         of_process_status("VmPin:"));
 
   CHECK(fi_close(&arrived_mr->fid));
   CHECK(fi_close(&here.ep->fid));

@@ -40,17 +40,44 @@ class LoopedQueuePair {
   /// An RDMA write, to its end.
   ibv_wc_status write(const void* source, std::uint32_t lkey, const void* target, std::uint32_t rkey,
                       std::uint32_t bytes) {
+    return transfer(IBV_WR_RDMA_WRITE, source, lkey, target, rkey, bytes);
+  }
+  /// An RDMA operation of a peer on `remote`, to its end. An atomic one adds 1.
+  ibv_wc_status transfer(ibv_wr_opcode operation, const void* local, std::uint32_t lkey, const void* remote,
+                         std::uint32_t rkey, std::uint32_t bytes) {
+    ibv_sge element{reinterpret_cast<std::uintptr_t>(local), bytes, lkey};
+    ibv_send_wr request{}, *bad = nullptr;
+    request.sg_list = &element;
+    request.num_sge = 1;
+    request.opcode = operation;
+    request.send_flags = IBV_SEND_SIGNALED;
+    if (operation == IBV_WR_ATOMIC_FETCH_AND_ADD)
+      request.wr.atomic = {reinterpret_cast<std::uintptr_t>(remote), 1, 0, rkey};
+    else
+      request.wr.rdma = {reinterpret_cast<std::uintptr_t>(remote), rkey};
+    if (ibv_post_send(ends_[0], &request, &bad) != 0) return IBV_WC_GENERAL_ERR;
+    return completed();
+  }
+
+  /// A message from the first end to the second, which completes when both are posted.
+  bool post_send(const void* source, std::uint32_t lkey, std::uint32_t bytes) {
     ibv_sge element{reinterpret_cast<std::uintptr_t>(source), bytes, lkey};
     ibv_send_wr request{}, *bad = nullptr;
     request.sg_list = &element;
     request.num_sge = 1;
-    request.opcode = IBV_WR_RDMA_WRITE;
+    request.opcode = IBV_WR_SEND;
     request.send_flags = IBV_SEND_SIGNALED;
-    request.wr.rdma.remote_addr = reinterpret_cast<std::uintptr_t>(target);
-    request.wr.rdma.rkey = rkey;
-    if (ibv_post_send(ends_[0], &request, &bad) != 0) return IBV_WC_GENERAL_ERR;
-    return completed();
+    return ibv_post_send(ends_[0], &request, &bad) == 0;
   }
+  bool post_receive(const void* target, std::uint32_t lkey, std::uint32_t bytes) {
+    ibv_sge element{reinterpret_cast<std::uintptr_t>(target), bytes, lkey};
+    ibv_recv_wr request{}, *bad = nullptr;
+    request.sg_list = &element;
+    request.num_sge = 1;
+    return ibv_post_recv(ends_[1], &request, &bad) == 0;
+  }
+  /// Whether the first completion and the second are good ones. A failure is reported by one end, or by both.
+  bool message_arrives() { return completed() == IBV_WC_SUCCESS && completed() == IBV_WC_SUCCESS; }
 
   /// A memory window over a part of the region, which write() may reach by the window's key.
   ibv_wc_status bind(ibv_mw* window, ibv_mr* region, const void* address, std::size_t bytes) {
@@ -93,7 +120,7 @@ class LoopedQueuePair {
     ibv_qp_attr to_init{};
     to_init.qp_state = IBV_QPS_INIT;
     to_init.port_num = 1;
-    to_init.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ;
+    to_init.qp_access_flags = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
     need_done(
         ibv_modify_qp(end, &to_init, IBV_QP_STATE | IBV_QP_PKEY_INDEX | IBV_QP_PORT | IBV_QP_ACCESS_FLAGS));
     ibv_qp_attr to_receive{};

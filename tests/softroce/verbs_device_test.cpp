@@ -1,5 +1,6 @@
 // The verbs device on a real kernel RDMA stack: the rights of its keys, the pages that the kernel pins for
 // it, and its refusals. Runs in the virtual machine (tests/e2e/softroce.sh).
+#include <dlfcn.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
@@ -11,6 +12,7 @@
 #include "device/kernel/memlock.h"
 #include "device/make.h"
 #include "device/verbs/verbs.h"
+#include "device/verbs/verbs_library.h"
 #include "few_objects.h"
 #include "queue_pair.h"
 
@@ -51,6 +53,18 @@ TEST(VerbsDevice, SaysWhatItIsAndWhatItTakes) {
   EXPECT_GT(device->capabilities().caps.max_region_bytes, std::size_t{1} << 30);
   EXPECT_NE(open("verbs:rxe0"), nullptr);
   EXPECT_NE(open("verbs:rxe0:1"), nullptr);
+}
+
+TEST(VerbsDevice, AContextTellsWhichCopyOfTheLibraryOpenedIt) {
+  const LoopedQueuePair pair;
+  const void* const provider = code_of_provider(*pair.pd()->context);
+  ASSERT_NE(provider, nullptr);
+  const VerbsLibrary* const library = verbs_library_behind(provider);
+  ASSERT_NE(library, nullptr);
+  void* const there = ::dlopen("libibverbs.so.1", RTLD_NOW | RTLD_NOLOAD);
+  EXPECT_EQ(reinterpret_cast<void*>(library->dereg_mr), ::dlsym(there, "ibv_dereg_mr"));
+  EXPECT_EQ(reinterpret_cast<void*>(library->reg_mr), ::dlsym(there, "ibv_reg_mr"));
+  EXPECT_EQ(verbs_library_behind(reinterpret_cast<const void*>(&std::memcpy)), nullptr);
 }
 
 TEST(VerbsDevice, NamesWhatThereIsWhereTheChoiceIsNone) {

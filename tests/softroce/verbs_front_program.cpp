@@ -369,6 +369,35 @@ void fork_safe() {
   }
 }
 
+/// A child uses what its parent has not registered: beside a registration that overlaps an earlier one, and
+/// around one within an earlier one.
+void fork_safe_overlap() {
+  CHECK(ibv_fork_init() == 0);
+  LoopedQueuePair pair;
+  char* const memory = map(nullptr, 4 * kBytes);
+  std::memset(memory, 'p', 4 * kBytes);
+  const auto child_has = [memory](std::size_t begin, std::size_t end) {
+    const pid_t child = fork();
+    if (child == 0) {
+      for (std::size_t i = begin * kBytes; i < end * kBytes; i += 4096) CHECK(memory[i]++ == 'p');
+      std::_Exit(0);
+    }
+    int status = -1;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+  };
+  CHECK(ibv_dereg_mr(registered(pair.pd(), memory, 2 * kBytes, kTarget)) == 0);
+  ibv_mr* const overlapping = registered(pair.pd(), memory + kBytes, 2 * kBytes, kTarget);
+  child_has(0, 1);
+  child_has(3, 4);
+  CHECK(ibv_dereg_mr(overlapping) == 0);
+  CHECK(ibv_dereg_mr(registered(pair.pd(), memory, 4 * kBytes, kTarget)) == 0);
+  ibv_mr* const inner = registered(pair.pd(), memory + kBytes, kBytes, kTarget);
+  child_has(0, 1);
+  child_has(2, 4);
+  CHECK(ibv_dereg_mr(inner) == 0);
+  child_has(0, 4);
+}
+
 void forking() {
   LoopedQueuePair pair;
   char *source = map(), *target = map();
@@ -430,7 +459,7 @@ void memlock() {
   CHECK(pinned_bytes() == kBytes);
   const rlimit limit{kBytes * 3 / 2, kBytes * 3 / 2};
   CHECK(setrlimit(RLIMIT_MEMLOCK, &limit) == 0 && setuid(65534) == 0);
-  ibv_mr* const passes = registered(pair.pd(), map(), kBytes, kTarget);
+  ibv_mr* const passes = registered(pair.pd(), map(), kBytes, kTarget | IBV_ACCESS_MW_BIND);
   CHECK(pinned_bytes() == kBytes);
   CHECK(ibv_dereg_mr(passes) == 0);
   CHECK(ibv_dereg_mr(registered(pair.pd(), map(), kBytes, IBV_ACCESS_LOCAL_WRITE)) == 0);
@@ -537,6 +566,7 @@ extern "C" int main(int, char** arguments) {
   if (name == "closing") closing();
   if (name == "fork") forking();
   if (name == "fork-safe") fork_safe();
+  if (name == "fork-safe-overlap") fork_safe_overlap();
   if (name == "threads") threads();
   if (name == "limit") beyond_the_limit();
   if (name == "memlock") memlock();

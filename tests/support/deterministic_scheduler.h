@@ -13,6 +13,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdio>
@@ -41,6 +42,7 @@ struct Scenario {
 
 class Scheduler {
  public:
+  /// test_scale() multiplies the schedules, and never leaves any out.
   struct Limits {
     unsigned preemptions = 2;
     std::uint64_t exhaustive = 20'000;  ///< most schedules of the exhaustive part
@@ -185,7 +187,7 @@ class Scheduler {
   Explored run_all(const Limits& limits, const std::function<Scenario()>& make) {
     Explored explored;
     const auto scaled = [](std::uint64_t n) {
-      return static_cast<std::uint64_t>(static_cast<double>(n) * test_scale());
+      return static_cast<std::uint64_t>(static_cast<double>(n) * std::max(1., test_scale()));
     };
     const auto one = [&](unsigned preemptions) {
       preemptions_left_ = preemptions;

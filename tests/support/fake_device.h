@@ -36,7 +36,8 @@ class FakeDevice final : public Device {
     capabilities.remote = remote;
     capabilities.byte_ranges = byte_ranges;
     capabilities.locks_at_fork = locks_at_fork;
-    capabilities.hides_from_children = locks_at_fork || hides_from_children;
+    capabilities.slow_to_fork = locks_at_fork;
+    capabilities.hides_from_children = capabilities.splits_mappings = hides_from_children;
     capabilities.caps = limits;
     return capabilities;
   }

@@ -1,6 +1,5 @@
-// A source of pages for the hugepage heap's tests: private memory of the kernel, and a pool of a given size,
-// whose pages are shared as those of the reserved pool are. Fails as often as the test wants. Called under
-// the heap's locks; the knobs are atomic.
+// A source of pages for the hugepage heap's tests: private memory of the kernel. Fails as often as the test
+// wants. Called under the heap's locks; the knobs are atomic.
 #pragma once
 
 #include <sys/mman.h>
@@ -13,7 +12,7 @@ namespace pinion::test {
 
 class MadePages final : public PageSource {
  public:
-  std::atomic<std::size_t> pool_bytes{0};    ///< left
+  std::atomic<bool> gives_least{false};      ///< no area is larger than its first block needs
   std::atomic<unsigned> fail_one_in{0};      ///< of the calls, in a fixed pseudo-random order; 0: none fails
   std::atomic<std::size_t> mapped_bytes{0};  ///< now, without records
   std::atomic<std::size_t> record_bytes{0};  ///< now
@@ -22,21 +21,7 @@ class MadePages final : public PageSource {
 
   Pages map(std::size_t least, std::size_t wanted) override {
     if (fails()) return {};
-    if (take_of_pool(least)) {
-      void* const at =
-          ::mmap(nullptr, least + kHugepage, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-      if (at == MAP_FAILED) {
-        pool_bytes += least;
-        return {};
-      }
-      const Address begin = (reinterpret_cast<Address>(at) + kHugepage - 1) / kHugepage * kHugepage;
-      unmap_unseen({reinterpret_cast<Address>(at), begin});
-      unmap_unseen({begin + least, reinterpret_cast<Address>(at) + least + kHugepage});
-      ::madvise(reinterpret_cast<void*>(begin), least, MADV_DONTFORK);
-      mapped_bytes += least;
-      return {{begin, begin + least}, Backing::pool};
-    }
-    const Pages pages = kernel_.KernelPages::map(least, fails() ? least : wanted);
+    const Pages pages = kernel_.KernelPages::map(least, gives_least || fails() ? least : wanted);
     mapped_bytes += pages.range.bytes();
     return pages;
   }
@@ -52,9 +37,10 @@ class MadePages final : public PageSource {
   }
   void unmap(const Pages& pages) override {
     mapped_bytes -= pages.range.bytes();
-    if (pages.backing == Backing::pool) pool_bytes += pages.range.bytes();
     kernel_.unmap(pages);
   }
+  bool charges_untouched() const override { return kernel_.charges_untouched(); }
+  bool charge(Range hugepages) override { return !fails() && kernel_.charge(hugepages); }
   void* map_records(std::size_t bytes) override {
     if (fails()) return nullptr;
     void* const records = kernel_.map_records(bytes);
@@ -67,12 +53,6 @@ class MadePages final : public PageSource {
   }
 
  private:
-  bool take_of_pool(std::size_t bytes) {
-    std::size_t left = pool_bytes;
-    while (left >= bytes)
-      if (pool_bytes.compare_exchange_weak(left, left - bytes)) return true;
-    return false;
-  }
   bool fails() {
     const unsigned one_in = fail_one_in;
     if (one_in == 0) return false;

@@ -8,10 +8,13 @@
 
 #include <filesystem>
 #include <fstream>
+#include <memory>
 #include <random>
+#include <thread>
 
 #include "support/in_child.h"
 #include "support/temporary_directory.h"
+#include "transfer/bootstrap/meeting.h"
 
 namespace pinion::transfer {
 namespace {
@@ -93,6 +96,85 @@ TEST_F(TransferBootstrap, ASecondJobInADirectoryIsRefused) {
   // Once it has left, its place is free.
   directory_.leave(first, [](Peer) { return false; });
   EXPECT_FALSE(seconds.publish(card(0, path_)));
+}
+
+TEST_F(TransferBootstrap, WhoIsRefusedLeavesTheJobThatIsThereAlone) {
+  ASSERT_FALSE(directory_.publish(card(0, path_)));
+  Directory second;
+  ASSERT_FALSE(second.open(path_));
+  const Card refused = card(0, path_);
+  ASSERT_EQ(second.publish(refused).code, EADDRINUSE);
+  second.leave(refused, [](Peer) { return false; });
+  EXPECT_FALSE(directory_.has_left(0));
+  ASSERT_FALSE(directory_.publish(card(1, path_)));
+  EXPECT_FALSE(collect());
+}
+
+TEST_F(TransferBootstrap, ACardOfTheJobBeforeIsNotTaken) {
+  const Card first = card(0, path_), second = card(1, path_);
+  ASSERT_FALSE(directory_.publish(first));
+  Directory others;
+  ASSERT_FALSE(others.open(path_));
+  ASSERT_FALSE(others.publish(second));
+  ASSERT_FALSE(collect());
+  ASSERT_FALSE(others.collect(2, 0, cards_));
+  directory_.leave(first, [](Peer) { return false; });
+  // Rank 0 is in its next job before rank 1 has left this one.
+  Directory next;
+  ASSERT_FALSE(next.open(path_));
+  const Card again = card(0, path_);
+  ASSERT_FALSE(next.publish(again));
+  const std::vector<std::uint64_t> before = {first.token, second.token};
+  EXPECT_EQ(next.collect(2, 0, cards_, before).code, ETIMEDOUT);
+  others.leave(second, [](Peer) { return false; });
+  EXPECT_EQ(next.collect(2, 0, cards_, before).code, ETIMEDOUT);
+  EXPECT_FALSE(next.has_left(1));
+  const Card new_second = card(1, path_);
+  Directory seconds_next;
+  ASSERT_FALSE(seconds_next.open(path_));
+  ASSERT_FALSE(seconds_next.publish(new_second));
+  ASSERT_FALSE(next.collect(2, 0, cards_, before));
+  EXPECT_EQ(cards_[0].token, again.token);
+  EXPECT_EQ(cards_[1].token, new_second.token);
+}
+
+TEST_F(TransferBootstrap, ADirectoryThatTheLastOneRemovedIsMadeAgain) {
+  Directory next;
+  ASSERT_FALSE(next.open(path_));
+  const Card first = card(0, path_, 1);
+  ASSERT_FALSE(directory_.publish(first));
+  directory_.leave(first, [](Peer) { return false; });
+  ASSERT_FALSE(std::filesystem::exists(path_));
+  EXPECT_FALSE(next.publish(card(0, path_, 1)));
+  EXPECT_TRUE(std::filesystem::exists(path_ + "/0.card"));
+}
+
+TEST_F(TransferBootstrap, JobsOfAProcessMeetInOneDirectory) {
+  constexpr int kJobs = 3;
+  const auto process = [this](Peer rank) {
+    std::vector<std::unique_ptr<Meeting>> jobs;
+    for (int turn = 0; turn < 2 * kJobs; ++turn) {
+      if (turn >= kJobs) {  // the second of three ends; its number is the next one's
+        jobs[1]->leave([](Peer) { return false; });
+        jobs.erase(jobs.begin() + 1);
+      }
+      jobs.push_back(std::make_unique<Meeting>(Membership{rank, 2, path_}, 10 * kSecond));
+      std::vector<std::uint64_t> words;
+      const Error error = jobs.back()->meet(10 * static_cast<std::uint64_t>(turn) + rank, words);
+      ASSERT_FALSE(error) << error.message;
+      EXPECT_EQ(words, (std::vector<std::uint64_t>{10U * turn, 10U * turn + 1}));
+    }
+    for (const auto& job : jobs) EXPECT_FALSE(job->directory().has_left(1 - rank));
+    std::vector<std::uint64_t> words;
+    Meeting last({rank, 2, path_}, 10 * kSecond);
+    ASSERT_FALSE(last.meet(0, words)) << "none of them leaves before";
+    for (const auto& job : jobs) job->leave([](Peer) { return false; });
+    last.leave([](Peer) { return false; });
+  };
+  std::thread other(process, 1);
+  process(0);
+  other.join();
+  EXPECT_FALSE(std::filesystem::exists(path_));
 }
 
 TEST_F(TransferBootstrap, ForeignAndDamagedCardsAreErrors) {

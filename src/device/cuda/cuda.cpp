@@ -36,8 +36,7 @@ class Registrations final : public CudaDevice {
   }
   DeviceCapabilities capabilities() const override {
     DeviceCapabilities capabilities;
-    // Registered pages are copied at fork, one by one.
-    capabilities.hides_from_children = true;
+    capabilities.slow_to_fork = true;
     capabilities.locks_at_fork = true;
     capabilities.byte_ranges = true;
     capabilities.cheap_to_keep = true;

@@ -68,6 +68,13 @@ inline constexpr unsigned kMemoryTypeHost = 1, kMemoryTypeDevice = 2;
 inline const Stream kLegacyStream = reinterpret_cast<Stream>(1);
 inline const Stream kThreadStream = reinterpret_cast<Stream>(2);
 
+/// The description of an array (CUDA_ARRAY3D_DESCRIPTOR).
+struct ArrayShape {
+  std::size_t width, height, depth;
+  int format;
+  unsigned channels, flags;
+};
+
 /// The driver's functions that Pinion calls: the member, the symbol, the parameters.
 #define PINION_CUDA_DRIVER_CALLS(X)                                                           \
   X(context_current, "cuCtxGetCurrent", (Context*))                                           \
@@ -96,6 +103,7 @@ inline const Stream kThreadStream = reinterpret_cast<Stream>(2);
 #define PINION_CUDA_OPTIONAL_CALLS(X)                                                        \
   X(context_id, "cuCtxGetId", (Context, unsigned long long*))                                \
   X(device_attribute, "cuDeviceGetAttribute", (int*, int, Ordinal))                          \
+  X(array_shape, "cuArray3DGetDescriptor_v2", (ArrayShape*, void*))                          \
   X(address_range, "cuMemGetAddressRange_v2", (DevicePointer*, std::size_t*, DevicePointer)) \
   X(host_flags, "cuMemHostGetFlags", (unsigned*, void*))                                     \
   X(host_device_pointer, "cuMemHostGetDevicePointer_v2", (DevicePointer*, void*, unsigned))  \

@@ -35,13 +35,18 @@ bool overlaps(const Ranges& ranges, Range range) {
 
 bool HostRanges::begin_registration(Range range) {
   const MutexLock lock(mutex_);
-  if (range.empty() || touches(range)) return false;
+  if (range.empty() || touches(range) || overlaps(own_, range)) return false;
   if (is_closed(range)) {
     unbar_unmapped();
     if (is_closed(range)) return false;
   }
   registered_.emplace(range.begin, range.end);
   return true;
+}
+
+void HostRanges::add_own(Range range) {
+  const MutexLock lock(mutex_);
+  own_.emplace(range.begin, range.end);
 }
 
 void HostRanges::end_registration(Range range) {
@@ -54,43 +59,81 @@ void HostRanges::abandon_after_fork() {
   mutex_.free_in_child();
   // A thread that is missing here may have been changing them, or the allocator: their memory leaks.
   new (&registered_) Ranges;
-  new (&closed_) std::vector<Range>;
+  new (&own_) Ranges;
+  new (&closed_) std::vector<std::span<const Block>>;
   new (&barred_) Ranges;
   new (&pinned_) Ranges;
   unmapped_.forget();
 }
 
-bool HostRanges::close(std::span<const Range> ranges) {
-  const MutexLock lock(mutex_);
-  for (const Range& range : ranges)
-    if (touches(range)) return false;
-  closed_.insert(closed_.end(), ranges.begin(), ranges.end());
-  return true;
-}
-
-void HostRanges::open(std::span<const Range> ranges) {
-  const MutexLock lock(mutex_);
-  for (const Range& range : ranges) {
-    const auto found = std::find(closed_.rbegin(), closed_.rend(), range);
-    if (found == closed_.rend()) continue;  // closed before a fork, by the parent
-    *found = closed_.back();
-    closed_.pop_back();
+template <class Meet>
+void HostRanges::meet_touched(std::span<const Block> blocks, Meet&& meet) const {
+  // A batch may have a hundred thousand blocks, and few registrations may be there.
+  if (blocks.size() > registered_.size()) {
+    for (const auto& [begin, end] : registered_)
+      if (touch(blocks, {begin, end}) && meet(Range{begin, end})) return;
+    return;
+  }
+  for (const Block& block : blocks) {
+    const Range hull = block.hull();
+    for (auto next = first_behind(registered_, hull.begin);
+         next != registered_.end() && next->first < hull.end; ++next) {
+      const Range registration{next->first, next->second};
+      if (block.touches(registration) && meet(registration)) return;
+    }
   }
 }
 
-void HostRanges::bar(Range range) {
-  if (range.empty()) return;
+bool HostRanges::close(std::span<const Block> blocks) {
   const MutexLock lock(mutex_);
-  unbar_unmapped();  // what was unmapped earlier is other memory
+  bool open = true;
+  meet_touched(blocks, [&](Range) {
+    open = false;
+    return true;
+  });
+  if (open) closed_.push_back(blocks);
+  return open;
+}
+
+void HostRanges::open(std::span<const Block> blocks) {
+  const MutexLock lock(mutex_);
+  const auto found = std::find_if(closed_.begin(), closed_.end(),
+                                  [&](const auto& closed) { return closed.data() == blocks.data(); });
+  if (found == closed_.end()) return;  // closed before a fork, by the parent
+  *found = closed_.back();
+  closed_.pop_back();
+}
+
+void HostRanges::bar(std::span<const Block> blocks) {
+  // Other threads' copies wait for no more of a batch than this.
+  constexpr std::size_t kAtATime = 1024;
+  while (!blocks.empty()) {
+    const MutexLock lock(mutex_);
+    unbar_unmapped();  // what was unmapped earlier is other memory
+    auto near = barred_.end();
+    for (const Block& block : blocks.first(std::min(kAtATime, blocks.size())))
+      if (!block.empty()) near = add_bar(near, block.hull());
+    blocks = blocks.subspan(std::min(kAtATime, blocks.size()));
+  }
+}
+
+HostRanges::Ranges::iterator HostRanges::add_bar(Ranges::iterator near, Range range) {
+  const auto has = [&range, end = barred_.end()](Ranges::iterator bar) {
+    return bar != end && Range{bar->first, bar->second}.contains(range);
+  };
+  // Pieces of a batch that is made again follow each other here.
+  if (has(near)) return near;
+  if (near != barred_.end() && has(++near)) return near;
   unmapped_.mark(range);
   // One range takes the place of all that it overlaps or touches.
-  auto next = barred_.lower_bound(range.begin);
+  auto next = barred_.upper_bound(range.begin);
   if (next != barred_.begin() && std::prev(next)->second >= range.begin) --next;
+  if (has(next)) return next;
   while (next != barred_.end() && next->first <= range.end) {
     range = {std::min(range.begin, next->first), std::max(range.end, next->second)};
     next = barred_.erase(next);
   }
-  barred_.emplace(range.begin, range.end);
+  return barred_.emplace_hint(next, range.begin, range.end);
 }
 
 void HostRanges::add_pinned(Range range) {
@@ -140,9 +183,21 @@ void HostRanges::cut(Ranges& ranges, Range range) {
 
 std::optional<Range> HostRanges::registration_of(Address address) const {
   const MutexLock lock(mutex_);
-  const auto found = first_behind(registered_, address);
-  if (found == registered_.end() || found->first > address) return {};
-  return Range{found->first, found->second};
+  for (const Ranges* const ranges : {&registered_, &own_}) {
+    const auto found = first_behind(*ranges, address);
+    if (found != ranges->end() && found->first <= address) return Range{found->first, found->second};
+  }
+  return {};
+}
+
+std::vector<Range> HostRanges::registrations_in(std::span<const Block> blocks) const {
+  const MutexLock lock(mutex_);
+  std::vector<Range> found;
+  meet_touched(blocks, [&](Range registration) {
+    found.push_back(registration);
+    return false;
+  });
+  return found;
 }
 
 std::optional<Range> HostRanges::first_registration(Range range) const {
@@ -175,7 +230,7 @@ bool HostRanges::may_register(Range range) {
 bool HostRanges::touches(Range range) const { return overlaps(registered_, range); }
 
 bool HostRanges::is_closed(Range range) const {
-  const auto in_range = [range](Range closed) { return !closed.empty() && closed.overlaps(range); };
+  const auto in_range = [range](std::span<const Block> closed) { return touch(closed, range); };
   return overlaps(barred_, range) || overlaps(pinned_, range) ||
          std::any_of(closed_.begin(), closed_.end(), in_range);
 }

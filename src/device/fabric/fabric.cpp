@@ -21,6 +21,7 @@
 #include "base/held_signals.h"
 #include "device/handle_table.h"
 #include "device/kernel/fault_in.h"
+#include "device/kernel/hidden_from_children.h"
 #include "device/kernel/memlock.h"
 #include "device/kernel/pin.h"
 #include "device/verbs/own_verbs_call.h"
@@ -166,13 +167,15 @@ class FabricDevice final : public Device {
     if (!fabric_pins(provider_)) pin_ = make_pin_device();
     capabilities_.remote = true;
     capabilities_.needs_endpoint = has(FI_MR_ENDPOINT);
-    // Libibverbs in fork-safe mode may lie below a NIC's provider.
-    capabilities_.hides_from_children = pin_ == nullptr;
     if (pin_) capabilities_.caps = pin_->capabilities().caps;
     std::size_t& most = capabilities_.caps.max_regions;
     if (opened->most_regions != 0)
       most = most == 0 ? opened->most_regions : std::min(most, opened->most_regions);
     state_->opened = std::move(opened);
+    // Libibverbs in fork-safe mode may lie below a NIC's provider.
+    capabilities_.hides_from_children = pin_ == nullptr && marks_registered();
+    capabilities_.splits_mappings =
+        pin_ ? pin_->capabilities().splits_mappings : capabilities_.hides_from_children;
   }
 
   ~FabricDevice() override {
@@ -230,6 +233,15 @@ class FabricDevice final : public Device {
   }
 
  private:
+  bool marks_registered() {
+    return hides_from_children([this](Range page, FunctionRef<void()> look) {
+      const Registration made = FabricDevice::register_range(page, Access::write, Actor::application);
+      if (made.error) return;
+      look();
+      static_cast<void>(FabricDevice::deregister(made.key, Actor::application));
+    });
+  }
+
   struct State {
     State(std::uint64_t first_handle, std::size_t key_bytes) : table(first_handle), keys(key_bytes) {}
     Mutex mutex;

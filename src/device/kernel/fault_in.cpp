@@ -49,6 +49,14 @@ Error not_accessible(Range range, bool for_writing) {
                      for_writing ? "writable" : "readable");
 }
 
+/// A page could not be had in memory that the caller may access.
+Error not_backed(Range range) {
+  bool has_file = false;
+  for_each_mapping(range, [&](const Mapping& mapping) { has_file = has_file || mapping.inode != 0; });
+  return Error::make(EFAULT, "memory %#zx-%#zx %s (or not all of it), or is broken", range.begin, range.end,
+                     has_file ? "lies beyond the end of its file" : "has guard pages (MADV_GUARD_INSTALL)");
+}
+
 Error populate(Range range, bool for_writing, StepBytes step_bytes) {
   const int advice = for_writing ? MADV_POPULATE_WRITE : MADV_POPULATE_READ;
   for (Address at = range.begin; at < range.end;) {
@@ -69,9 +77,7 @@ Error populate(Range range, bool for_writing, StepBytes step_bytes) {
       case EINVAL:
         return not_accessible(step, for_writing);
       default:  // EFAULT, EHWPOISON
-        return Error::make(
-            EFAULT, "memory %#zx-%#zx lies beyond the end of its file (or not all of it), or is broken",
-            step.begin, step.end);
+        return not_backed(step);
     }
   }
   return {};

@@ -1,6 +1,8 @@
-// One actor's rings of fixed buffers, opened one after the other as their tables fill up. The tables grow:
-// for each hugepage that it pins, the kernel walks the whole table of the ring (to charge the hugepage once).
-// With one table of the largest size that walk takes ten times as long as the pin itself.
+// One actor's rings of fixed buffers for pages of one size, opened one after the other as their tables fill
+// up. For each hugepage that it pins, the kernel walks the whole table of the ring, and all pages of the
+// buffers in it (to charge the hugepage once). So the tables grow: with one of the largest size that walk
+// takes ten times as long as the pin itself. And hugepages have rings of their own: beside eight buffers of
+// 64 MiB on ordinary pages another one on hugepages took 36 ms and more, and takes a fortieth of one alone.
 //
 // Owns the rings. Any thread; a ring that the kernel refuses stays refused.
 #pragma once
@@ -10,6 +12,7 @@
 #include <memory>
 #include <mutex>
 #include <numeric>
+#include <span>
 
 #include "device/kernel/fixed_buffers.h"
 
@@ -22,11 +25,11 @@ class FixedBufferRings {
 
   /// FixedBuffers::pin() in the first ring with room, which is `ring` then. ENOSYS: the kernel refuses a
   /// ring.
-  int pin(Range pages, FixedBuffers*& ring, FixedBuffers::Chain& chain) {
+  int pin(std::span<const Range> ranges, FixedBuffers*& ring, FixedBuffers::Chain& chain) {
     for (std::size_t i = 0; i < kTables.size(); ++i) {
       ring = opened(i);
       if (ring == nullptr) return ENOSYS;
-      if (const int error = ring->pin(pages, chain); error != ENOSPC) return error;
+      if (const int error = ring->pin(ranges, chain); error != ENOSPC) return error;
     }
     return ENOSPC;
   }

@@ -107,16 +107,20 @@ FixedBuffers::FixedBuffers(Ring&& ring, std::uint32_t slots)
 
 FixedBuffers::~FixedBuffers() { ring_.close(); }
 
-int FixedBuffers::pin(Range pages, Chain& chain) {
-  chain.length = static_cast<std::uint32_t>((pages.bytes() + kSlotBytes - 1) / kSlotBytes);
+int FixedBuffers::pin(std::span<const Range> ranges, Chain& chain) {
+  chain.length = 0;
+  for (const Range range : ranges)
+    chain.length += static_cast<std::uint32_t>((range.bytes() + kSlotBytes - 1) / kSlotBytes);
   if (!take_slots(chain)) return ENOSPC;
   std::uint32_t slot = chain.first;
-  for (Address begin = pages.begin; begin < pages.end; begin += kSlotBytes) {
-    if (const int error = update(slot, {begin, std::min(begin + kSlotBytes, pages.end)})) {
-      unpin(chain);
-      return error;
+  for (const Range range : ranges) {
+    for (Address begin = range.begin; begin < range.end; begin += kSlotBytes) {
+      if (const int error = update(slot, {begin, std::min(begin + kSlotBytes, range.end)})) {
+        unpin(chain);
+        return error;
+      }
+      slot = next_[slot];
     }
-    slot = next_[slot];
   }
   return 0;
 }

@@ -15,6 +15,7 @@
 #include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "base/kept_file.h"
@@ -44,9 +45,9 @@ class FixedBuffers {
   FixedBuffers(const FixedBuffers&) = delete;
   FixedBuffers& operator=(const FixedBuffers&) = delete;
 
-  /// Pins whole pages for writing. Returns 0 or an errno, ENOSPC when the slots are used up; then nothing
-  /// stays pinned.
-  int pin(Range pages, Chain& chain);
+  /// Pins whole pages for writing; no slot holds parts of two ranges. Returns 0 or an errno, ENOSPC when the
+  /// slots are used up; then nothing stays pinned.
+  int pin(std::span<const Range> ranges, Chain& chain);
   /// Returns 0, or the errno for which (part of) the chain is pinned still; its owner may try again.
   int unpin(Chain chain);
 

@@ -16,12 +16,12 @@
 #include <bit>
 #include <climits>
 #include <cstdio>
-#include <cstdlib>
-#include <fstream>
 #include <memory>
 #include <string>
 #include <utility>
 #include <vector>
+
+#include "monitor/mapping_reader.h"
 
 namespace pinion {
 
@@ -98,9 +98,7 @@ class FileSystems {
 bool any_pool() {
   bool any = false;
   for_each_hugepage_size([&](std::size_t, const std::string& directory) {
-    unsigned long pages = 0;
-    std::ifstream file(directory + "/nr_hugepages");
-    any |= (file >> pages) && pages > 0;
+    any |= kernel_number((directory + "/nr_hugepages").c_str(), 0) > 0;
   });
   return any;
 }
@@ -143,25 +141,12 @@ bool ask_for_file(int maps, Address at, MappedFile& file) {
   return !file.name.empty();
 }
 
-void for_each_mapped_file(const std::function<void(const MappedFile&)>& visit) {
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> maps(std::fopen(kMaps, "re"), std::fclose);
-  if (maps == nullptr) return;
-  char* line = nullptr;
-  std::size_t room = 0;
-  while (::getline(&line, &room, maps.get()) > 0) {
-    unsigned long begin = 0, end = 0, inode = 0;
-    unsigned major = 0, minor = 0;
-    char rights[5] = "";
-    int path = 0;
-    if (std::sscanf(line, "%lx-%lx %4s %*s %x:%x %lu %n", &begin, &end, rights, &major, &minor, &inode,
-                    &path) < 6 ||
-        inode == 0)
-      continue;
-    std::string name = line + path;
-    name.erase(std::min(name.find('\n'), name.size()));
-    visit({{begin, end}, rights[3] == 's', ::makedev(major, minor), inode, std::move(name)});
-  }
-  std::free(line);
+bool for_each_mapped_file(const std::function<void(const MappedFile&)>& visit) {
+  MappingReader maps;
+  std::string name;
+  for (Mapping mapping; maps.next(mapping, &name);)
+    if (mapping.inode != 0) visit({mapping.range, !mapping.is_private, mapping.device, mapping.inode, name});
+  return !maps.failed();
 }
 
 LargePages read_large_mappings() {
@@ -197,7 +182,7 @@ MappedPages::Maps::Maps(pid_t of, bool allows_questions)
 }
 
 LargeRange MappedPages::Maps::around_by_text(Range request) {
-  const MutexLock lock(mutex);
+  const ProcessLock lock(mutex);
   return large.found(read_large_mappings).around(request);
 }
 

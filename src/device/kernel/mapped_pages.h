@@ -20,7 +20,7 @@
 #include "base/clock.h"
 #include "base/kept_file.h"
 #include "base/large_pages.h"
-#include "base/mutex.h"
+#include "base/process_mutex.h"
 
 namespace pinion {
 
@@ -48,8 +48,9 @@ struct MappedFile {
 
 /// Like ask_for_mapping(). False too where no file with a name is mapped there.
 bool ask_for_file(int maps, Address at, MappedFile& file);
-/// Calls visit(file) for each by the text of the calling thread's maps, on any kernel.
-void for_each_mapped_file(const std::function<void(const MappedFile&)>& visit);
+/// Calls visit(file) for each by the text of the calling thread's maps, on any kernel. False: some may be
+/// missing, as the kernel has refused the text.
+bool for_each_mapped_file(const std::function<void(const MappedFile&)>& visit);
 
 /// All mappings of larger pages, by the text of the calling thread's maps, on any kernel.
 LargePages read_large_mappings();
@@ -101,7 +102,7 @@ class MappedPages {
     std::unique_ptr<Maps> parents;  ///< another thread may be comparing its process
     KeptFile file;
     bool answers;  ///< the kernel does
-    Mutex mutex;
+    ProcessMutex mutex;
     LastReading<LargePages> large GUARDED_BY(mutex);
   };
 

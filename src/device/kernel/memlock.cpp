@@ -3,10 +3,12 @@
 #include <linux/capability.h>
 #include <sys/resource.h>
 
+#include <cstdio>
 #include <cstring>
-#include <memory>
+#include <string>
 
 #include "base/units.h"
+#include "monitor/own_process.h"
 
 namespace pinion {
 
@@ -14,15 +16,13 @@ Memlock memlock() {
   Memlock state;
   rlimit limit{};
   if (getrlimit(RLIMIT_MEMLOCK, &limit) == 0 && limit.rlim_cur != RLIM_INFINITY) state.limit = limit.rlim_cur;
-  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> status(std::fopen("/proc/self/status", "re"),
-                                                               std::fclose);
-  char line[256];
-  while (status && std::fgets(line, sizeof line, status.get())) {
+  KernelText status("/proc/thread-self/status");
+  for (std::string line; status.line(line);) {
     std::size_t kib = 0;
     unsigned long long capabilities = 0;
-    if (std::sscanf(line, "VmLck: %zu kB", &kib) == 1) state.locked = kib << 10;
-    if (std::sscanf(line, "VmPin: %zu kB", &kib) == 1) state.pinned = kib << 10;
-    if (std::sscanf(line, "CapEff: %llx", &capabilities) == 1)
+    if (std::sscanf(line.c_str(), "VmLck: %zu kB", &kib) == 1) state.locked = kib << 10;
+    if (std::sscanf(line.c_str(), "VmPin: %zu kB", &kib) == 1) state.pinned = kib << 10;
+    if (std::sscanf(line.c_str(), "CapEff: %llx", &capabilities) == 1)
       state.exempt = (capabilities >> CAP_IPC_LOCK) & 1;
   }
   return state;

@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <cstdio>
-#include <fstream>
 #include <string>
 
+#include "monitor/own_process.h"
 #include "monitor/system_call.h"
 
 namespace pinion {
@@ -21,9 +21,9 @@ constexpr int kModeMask = 0xff;
 
 unsigned memory_nodes() {
   // "0", "0-1", "0,2-3"
-  std::ifstream file("/sys/devices/system/node/has_memory");
+  KernelText text("/sys/devices/system/node/has_memory");
   std::string list;
-  if (!(file >> list)) return 1;
+  if (!text.line(list)) return 1;
   unsigned count = 0;
   for (std::size_t at = 0; at < list.size();) {
     unsigned first = 0, last = 0;

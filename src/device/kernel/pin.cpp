@@ -3,12 +3,14 @@
 #include <cstring>
 #include <mutex>
 #include <new>
+#include <span>
 #include <utility>
 
 #include "base/units.h"
 #include "device/handle_table.h"
 #include "device/kernel/fault_in.h"
 #include "device/kernel/fixed_buffer_rings.h"
+#include "device/kernel/mapped_hugepages.h"
 #include "device/kernel/page_locks.h"
 
 namespace pinion {
@@ -30,19 +32,42 @@ std::string refusal(int error) {
   }
 }
 
-/// The pins of one registration: slots of a ring, or locks on its pages.
-struct Pinned {
+/// Slots of one ring.
+struct Slots {
   FixedBuffers* ring = nullptr;
-  FixedBuffers::Chain slots;
-  Range locked;
+  FixedBuffers::Chain chain;
 };
+
+/// The pins of one registration: slots of two rings, or locks on its pages.
+struct Pinned {
+  Slots hugepages, ordinary;
+  Range locked;
+  std::size_t pages = 0;  ///< in slots, hugepages and ordinary ones; each takes as long
+};
+
+/// An actor's rings. Hugepages and ordinary pages never meet in one.
+struct Rings {
+  FixedBufferRings hugepages, ordinary;
+};
+
+/// 0 or an errno; then nothing stays pinned.
+int pin(FixedBufferRings& rings, std::span<const Range> ranges, Slots& slots) {
+  return ranges.empty() ? 0 : rings.pin(ranges, slots.ring, slots.chain);
+}
+
+/// 0, or the errno for which they stay pinned.
+int unpin(Slots& slots) {
+  const int error = slots.ring == nullptr ? 0 : slots.ring->unpin(slots.chain);
+  if (error == 0) slots.ring = nullptr;
+  return error;
+}
 
 class PinDevice final : public Device {
  public:
   PinDevice() : refused_(pin_support().io_uring_refused), state_(std::make_unique<State>(1)) {}
 
   ~PinDevice() override {
-    while (const auto pinned = state_->table.take_any()) static_cast<void>(unpin(*pinned));
+    while (auto pinned = state_->table.take_any()) static_cast<void>(unpin(*pinned));
   }
 
   const char* name() const override { return "pin"; }
@@ -54,6 +79,7 @@ class PinDevice final : public Device {
 
   DeviceCapabilities capabilities() const override {
     DeviceCapabilities capabilities;
+    capabilities.splits_mappings = !refused_.empty();  // by mlock
     if (refused_.empty()) capabilities.caps.max_regions = FixedBuffers::kSlots;
     return capabilities;
   }
@@ -68,7 +94,7 @@ class PinDevice final : public Device {
       if (pages.bytes() > kFaultStep)
         if (Error error = fault_in(pages, writes(access))) return {error, {}, {}};
       Pinned pinned;
-      const int refused = state_->rings[static_cast<int>(actor)].pin(pages, pinned.ring, pinned.slots);
+      const int refused = pin(state_->rings[static_cast<int>(actor)], pages, pinned);
       if (refused == 0) return registered(pinned, Access::all);
       if (refused == ENOSPC) return {slots_error(pages.bytes()), {}, {}};
       // ENOMEM: the kernel charges the user, also for processes that have died lately. It charges locks to
@@ -82,7 +108,7 @@ class PinDevice final : public Device {
   }
 
   Error deregister(const RegistrationKey& key, Actor) override {
-    const auto pinned = state_->table.take(key.handle);
+    auto pinned = state_->table.take(key.handle);
     if (!pinned) return {};
     const int code = unpin(*pinned);
     if (code == 0) return {};
@@ -91,7 +117,11 @@ class PinDevice final : public Device {
   }
 
   void abandon_after_fork() override {
-    for (FixedBufferRings& rings : state_->rings) rings.abandon_after_fork();
+    for (Rings& rings : state_->rings) {
+      rings.hugepages.abandon_after_fork();
+      rings.ordinary.abandon_after_fork();
+    }
+    state_->files.abandon_after_fork();
     // Leaked on purpose: a thread that is missing here may have been in the middle of it.
     // Made anew in its place: the allocator may be locked by a thread that is not here.
     const std::uint64_t first = state_->table.next_after_fork();
@@ -101,7 +131,8 @@ class PinDevice final : public Device {
  private:
   struct State {
     explicit State(std::uint64_t first_handle) : table(first_handle) {}
-    FixedBufferRings rings[2];  ///< by actor
+    Rings rings[2];  ///< by actor
+    PageFiles files;
     PageLocks locks;
     HandleTable<Pinned> table;
   };
@@ -110,8 +141,7 @@ class PinDevice final : public Device {
   Registration lock_range(Range pages, Access access) {
     if (Error error = check_access(pages, writes(access))) return {error, {}, {}};
     if (const int error = state_->locks.lock(pages)) return {memlock_error(error, pages.bytes()), {}, {}};
-    return registered({nullptr, {}, pages},
-                      writes(access) ? Access::all : Access::read | Access::remote_read);
+    return registered({{}, {}, pages}, writes(access) ? Access::all : Access::read | Access::remote_read);
   }
 
   Registration registered(const Pinned& pinned, Access granted) {
@@ -120,12 +150,24 @@ class PinDevice final : public Device {
     key.handle = handle;
     key.lkey = static_cast<std::uint32_t>(handle);
     key.remote_key = key.lkey;
-    return {{}, key, granted};
+    return {{}, key, granted, pinned.pages};
   }
 
-  /// 0, or the errno for which it stays pinned.
-  int unpin(const Pinned& pinned) {
-    return pinned.ring ? pinned.ring->unpin(pinned.slots) : state_->locks.unlock(pinned.locked);
+  /// 0 or an errno; then nothing stays pinned.
+  int pin(Rings& rings, Range pages, Pinned& pinned) {
+    const PageRuns runs(pages, state_->files);
+    pinned.pages = runs.count();
+    if (const int error = pinion::pin(rings.hugepages, runs.in_hugepages(), pinned.hugepages)) return error;
+    const int error = pinion::pin(rings.ordinary, runs.ordinary(), pinned.ordinary);
+    if (error != 0) static_cast<void>(pinion::unpin(pinned.hugepages));
+    return error;
+  }
+
+  /// 0, or the errno for which `pinned`, or what is left of it, stays pinned.
+  int unpin(Pinned& pinned) {
+    if (!pinned.locked.empty()) return state_->locks.unlock(pinned.locked);
+    if (const int error = pinion::unpin(pinned.hugepages)) return error;
+    return pinion::unpin(pinned.ordinary);
   }
 
   static Error slots_error(std::size_t need) {

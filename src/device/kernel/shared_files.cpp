@@ -6,8 +6,9 @@
 #include <string>
 #include <vector>
 
-#include "base/mutex.h"
+#include "base/process_mutex.h"
 #include "device/kernel/mapped_pages.h"
+#include "monitor/memory_calls.h"
 
 namespace pinion {
 
@@ -26,9 +27,10 @@ bool others_can_cut(const MappedFile& file) {
 
 std::vector<Range> read_cuttable() {
   std::vector<Range> found;
-  for_each_mapped_file([&](const MappedFile& file) {
+  const bool listed = for_each_mapped_file([&](const MappedFile& file) {
     if (others_can_cut(file)) found.push_back(file.range);
   });
+  if (!listed) found.assign(1, all_addresses());  // unknown: nothing is kept
   return found;
 }
 
@@ -42,12 +44,12 @@ bool overlaps(const std::vector<Range>& ranges, Range range) {
 class CuttableFiles {
  public:
   bool overlaps(Range range) {
-    const MutexLock lock(mutex_);
+    const ProcessLock lock(mutex_);
     return pinion::overlaps(reading_.found(read_cuttable), range);
   }
 
  private:
-  Mutex mutex_;
+  ProcessMutex mutex_;
   LastReading<std::vector<Range>> reading_ GUARDED_BY(mutex_);
 };
 
@@ -62,8 +64,9 @@ bool others_can_cut(Range range) {
   const int maps = mapped_pages().question_file();
   if (maps < 0) return cuttable_files().overlaps(range);
   AnsweredMapping mapping;
-  for (Address at = range.begin; at < range.end && ask_for_mapping(maps, at, mapping);
-       at = mapping.range.end) {
+  for (Address at = range.begin; at < range.end; at = mapping.range.end) {
+    // A gap, or the kernel answers no longer.
+    if (!ask_for_mapping(maps, at, mapping)) return cuttable_files().overlaps(range);
     if (!mapping.is_shared || !mapping.of_file) continue;
     MappedFile file;
     if (ask_for_file(maps, at, file) && others_can_cut(file)) return true;

@@ -16,6 +16,7 @@
 
 #include "device/handle_table.h"
 #include "device/kernel/fault_in.h"
+#include "device/kernel/hidden_from_children.h"
 #include "device/kernel/memlock.h"
 #include "device/translation.h"
 #include "device/verbs/own_verbs_call.h"
@@ -177,6 +178,18 @@ bool allows_windows(const VerbsLibrary& verbs, const Opened& opened) {
   return region != nullptr;
 }
 
+/// Whether libibverbs marks memory that it registers, so that forked children lack it.
+bool marks_registered(const VerbsLibrary& verbs, ibv_pd* pd) {
+  return hides_from_children([&](Range page, FunctionRef<void()> look) {
+    const OwnVerbsCall own_call;
+    ibv_mr* const region =
+        verbs.reg_mr(pd, reinterpret_cast<void*>(page.begin), page.bytes(), IBV_ACCESS_LOCAL_WRITE);
+    if (region == nullptr) return;
+    look();
+    verbs.dereg_mr(region);
+  });
+}
+
 class VerbsDevice final : public Device {
  public:
   VerbsDevice(const VerbsLibrary& verbs, std::unique_ptr<Opened> opened, Paging paging,
@@ -190,10 +203,9 @@ class VerbsDevice final : public Device {
     capabilities_.on_demand = on_demand_;
     constexpr int kRemote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
     capabilities_.remote = (extra_access_.value_or(kRemote) & kRemote) != 0;
-    capabilities_.alias = verbs_.reg_mr_iova != nullptr;
-    // libibverbs in fork-safe mode (ibv_fork_init, RDMAV_FORK_SAFE) marks it MADV_DONTFORK: version 44 also
-    // on kernels where that is unnecessary. Whether that mode is on is unknown here.
-    capabilities_.hides_from_children = true;
+    capabilities_.alias = verbs_.reg_mr_iova2 != nullptr;
+    capabilities_.hides_from_children = capabilities_.splits_mappings =
+        !on_demand_ && marks_registered(verbs, opened->pd);
     if (!on_demand_) capabilities_.page_sizes = opened->attributes.page_size_cap;
     // Programs never see the region itself in domains of the verbs front.
     windows_ = !on_demand_ && !extra_access_ && allows_windows(verbs, *opened);
@@ -232,7 +244,7 @@ class VerbsDevice final : public Device {
     Error error;
     ibv_pd* const pd = protection_domain(error);
     if (pd == nullptr) return {error, {}, {}};
-    const Range viewed = verbs_.reg_mr_iova != nullptr ? Range{view, view + pages.bytes()} : pages;
+    const Range viewed = verbs_.reg_mr_iova2 != nullptr ? Range{view, view + pages.bytes()} : pages;
     // Faults are dearer inside the driver, which holds the process's memory map meanwhile.
     if (!on_demand_)
       if (Error refused = fault_in(viewed, writes(access))) return {refused, {}, {}};
@@ -245,7 +257,7 @@ class VerbsDevice final : public Device {
     void* const memory = reinterpret_cast<void*>(viewed.begin);
     ibv_mr* const region = viewed == pages
                                ? verbs_.reg_mr(pd, memory, pages.bytes(), flags)
-                               : verbs_.reg_mr_iova(pd, memory, pages.bytes(), pages.begin, flags);
+                               : verbs_.reg_mr_iova2(pd, memory, pages.bytes(), pages.begin, flags);
     if (region == nullptr) return {refusal(errno, pages), {}, {}};
     if (on_demand_ && actor == Actor::helper) prefetch(pd, pages, region, access);
     Registration made;
@@ -358,9 +370,12 @@ VerbsDeviceResult make_verbs_device(const VerbsLibrary& verbs, const std::string
   return {{}, std::make_unique<VerbsDevice>(verbs, std::move(opened), paging)};
 }
 
-VerbsDeviceResult make_verbs_device(ibv_pd* pd, std::optional<int> extra_access) {
+VerbsDeviceResult make_verbs_device(ibv_pd* pd, std::optional<int> extra_access, const VerbsLibrary* verbs) {
   Error error;
-  const VerbsLibrary* const verbs = loaded_verbs_library(error);
+  const void* const code = code_of_provider(*pd->context);
+  if (const VerbsLibrary* const opener = code != nullptr ? verbs_library_behind(code) : nullptr)
+    verbs = opener;
+  if (verbs == nullptr) verbs = loaded_verbs_library(error);
   if (verbs == nullptr) return {error, nullptr};
   auto opened = std::make_unique<Opened>(*verbs);
   error = opened->borrow(pd);
@@ -377,7 +392,7 @@ namespace pinion {
 VerbsDeviceResult make_verbs_device(const std::string&, Paging) {
   return {Error::make(ENOTSUP, "built without the headers of libibverbs (Debian: libibverbs-dev)"), nullptr};
 }
-VerbsDeviceResult make_verbs_device(ibv_pd*, std::optional<int>) {
+VerbsDeviceResult make_verbs_device(ibv_pd*, std::optional<int>, const VerbsLibrary*) {
   return make_verbs_device("", Paging::pinned);
 }
 

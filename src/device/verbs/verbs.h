@@ -33,10 +33,12 @@ VerbsDeviceResult make_verbs_device(const std::string& choice, Paging paging);
 /// Opens a device with the given functions, libibverbs' own or a test's.
 VerbsDeviceResult make_verbs_device(const VerbsLibrary& verbs, const std::string& choice, Paging paging);
 
-/// Registers in a protection domain of the program's own, which outlives the device. In a forked child
-/// registering fails (ENODEV). With `extra_access`, its registrations have these flags of
+/// Registers in a protection domain of the program's own, which outlives the device, by the copy of
+/// libibverbs that opened it. `verbs` is the copy where that cannot be told; null: libibverbs.so.1. In a
+/// forked child registering fails (ENODEV). With `extra_access`, its registrations have these flags of
 /// ibv_access_flags beside local rights, no others: remote rights are not given because a request might be
 /// made for them later, and requests to the device are for local rights alone.
-VerbsDeviceResult make_verbs_device(ibv_pd* pd, std::optional<int> extra_access = std::nullopt);
+VerbsDeviceResult make_verbs_device(ibv_pd* pd, std::optional<int> extra_access = std::nullopt,
+                                    const VerbsLibrary* verbs = nullptr);
 
 }  // namespace pinion

@@ -8,6 +8,7 @@
 
 #include "device/cuda/host_ranges.h"
 #include "intercept/cuda/driver.h"
+#include "intercept/cuda/end_of_copy.h"
 #include "intercept/cuda/front.h"
 #include "intercept/cuda/pointer_kind.h"
 #include "intercept/cuda/shapes.h"
@@ -23,14 +24,20 @@ Result submit(Stream stream, Call call) {
   return call();
 }
 
-/// Makes a call that uses the memory. A graph that captures the stream uses it at each launch.
+enum class Returns { at_once, when_done };
+
+/// Makes a call that uses the memory. A graph that captures it uses the memory at each launch. A call that
+/// waits for its stream keeps other work of its context out of the driver.
 template <class Call>
-Result pass_in(Stream stream, Sides sides, Call call) {
-  int capturing = kCaptureNone;
-  const bool captured =
-      driver().stream_is_capturing(stream, &capturing) == kSuccess && capturing != kCaptureNone;
-  if (captured) return pass_for_good(of_host(sides), [&] { return submit(stream, call); });
-  return pass(sides, [&] { return submit(stream, call); });
+Result pass_in(Stream stream, Returns returns, Sides sides, Call call) {
+  const Sides both = sides;
+  return pass(sides, [&] {
+    const Context context = returns == Returns::when_done ? current_context(driver()) : nullptr;
+    const SubmissionGate::Entry entry(submission_gate(), stream, context);
+    const Result result = call();
+    if (captures(driver(), stream)) bar_captured(of_host(both));
+    return result;
+  });
 }
 
 // ---- copies of one run of bytes ----
@@ -81,10 +88,13 @@ inline constexpr std::size_t kLeastAsked = std::size_t{64} << 10;
 template <class Call>
 Result copy_unified(const From& from, LinearCopy way, DevicePointer to, DevicePointer source, Call call) {
   const Sides sides{touched(source, way.bytes), touched(to, way.bytes)};
-  const auto passed = [&] { return pass_in(way.stream, sides, [&] { return call(to, source); }); };
+  const auto passed = [&] {
+    return pass_in(way.stream, way.async ? Returns::at_once : Returns::when_done, sides,
+                   [&] { return call(to, source); });
+  };
   // A small copy that meets a registration of ours must not wait for it.
-  if (way.bytes < kLeastAsked && !host_ranges().touches_registration(touched(source, way.bytes)) &&
-      !host_ranges().touches_registration(touched(to, way.bytes)))
+  if (way.bytes < kLeastAsked && !host_ranges().touches_registration(sides[0].first) &&
+      !host_ranges().touches_registration(sides[1].first))
     return passed();
   const PointerKind from_kind = kind_of(source), to_kind = kind_of(to);
   const auto submitted = [&](DevicePointer end, DevicePointer begin) {
@@ -127,7 +137,7 @@ struct BetweenDevices {
   using Function = Result(DevicePointer, DevicePointer, std::size_t);
   static Result handle(const From& from, Function* next, DevicePointer to, DevicePointer source,
                        std::size_t bytes) {
-    return pass_in(from.default_stream, {touched(source, bytes), touched(to, bytes)},
+    return pass_in(from.default_stream, Returns::when_done, {touched(source, bytes), touched(to, bytes)},
                    [&] { return next(to, source, bytes); });
   }
 };
@@ -135,7 +145,7 @@ struct BetweenDevicesAsync {
   using Function = Result(DevicePointer, DevicePointer, std::size_t, Stream);
   static Result handle(const From& from, Function* next, DevicePointer to, DevicePointer source,
                        std::size_t bytes, Stream stream) {
-    return pass_in(from.stream(stream), {touched(source, bytes), touched(to, bytes)},
+    return pass_in(from.stream(stream), Returns::at_once, {touched(source, bytes), touched(to, bytes)},
                    [&] { return next(to, source, bytes, stream); });
   }
 };
@@ -143,7 +153,7 @@ struct BetweenPeers {
   using Function = Result(DevicePointer, Context, DevicePointer, Context, std::size_t);
   static Result handle(const From& from, Function* next, DevicePointer to, Context to_context,
                        DevicePointer source, Context source_context, std::size_t bytes) {
-    return pass_in(from.default_stream, {touched(source, bytes), touched(to, bytes)},
+    return pass_in(from.default_stream, Returns::when_done, {touched(source, bytes), touched(to, bytes)},
                    [&] { return next(to, to_context, source, source_context, bytes); });
   }
 };
@@ -151,7 +161,7 @@ struct BetweenPeersAsync {
   using Function = Result(DevicePointer, Context, DevicePointer, Context, std::size_t, Stream);
   static Result handle(const From& from, Function* next, DevicePointer to, Context to_context,
                        DevicePointer source, Context source_context, std::size_t bytes, Stream stream) {
-    return pass_in(from.stream(stream), {touched(source, bytes), touched(to, bytes)},
+    return pass_in(from.stream(stream), Returns::at_once, {touched(source, bytes), touched(to, bytes)},
                    [&] { return next(to, to_context, source, source_context, bytes, stream); });
   }
 };
@@ -159,7 +169,7 @@ struct IntoArray {
   using Function = Result(void*, std::size_t, const void*, std::size_t);
   static Result handle(const From& from, Function* next, void* array, std::size_t offset, const void* host,
                        std::size_t bytes) {
-    return pass_in(from.default_stream, {touched(host, bytes)},
+    return pass_in(from.default_stream, Returns::when_done, {touched(host, bytes)},
                    [&] { return next(array, offset, host, bytes); });
   }
 };
@@ -167,7 +177,7 @@ struct IntoArrayAsync {
   using Function = Result(void*, std::size_t, const void*, std::size_t, Stream);
   static Result handle(const From& from, Function* next, void* array, std::size_t offset, const void* host,
                        std::size_t bytes, Stream stream) {
-    return pass_in(from.stream(stream), {touched(host, bytes)},
+    return pass_in(from.stream(stream), Returns::at_once, {touched(host, bytes)},
                    [&] { return next(array, offset, host, bytes, stream); });
   }
 };
@@ -175,7 +185,7 @@ struct OutOfArray {
   using Function = Result(void*, void*, std::size_t, std::size_t);
   static Result handle(const From& from, Function* next, void* host, void* array, std::size_t offset,
                        std::size_t bytes) {
-    return pass_in(from.default_stream, {touched(host, bytes)},
+    return pass_in(from.default_stream, Returns::when_done, {touched(host, bytes)},
                    [&] { return next(host, array, offset, bytes); });
   }
 };
@@ -183,7 +193,7 @@ struct OutOfArrayAsync {
   using Function = Result(void*, void*, std::size_t, std::size_t, Stream);
   static Result handle(const From& from, Function* next, void* host, void* array, std::size_t offset,
                        std::size_t bytes, Stream stream) {
-    return pass_in(from.stream(stream), {touched(host, bytes)},
+    return pass_in(from.stream(stream), Returns::at_once, {touched(host, bytes)},
                    [&] { return next(host, array, offset, bytes, stream); });
   }
 };
@@ -194,7 +204,7 @@ struct InRows {
   using Function = Result(const Shape*);
   static Result handle(const From& from, Function* next, const Shape* shape) {
     if (shape == nullptr) return next(shape);
-    return pass_in(from.default_stream, touched(*shape), [&] { return next(shape); });
+    return pass_in(from.default_stream, Returns::when_done, touched(*shape), [&] { return next(shape); });
   }
 };
 template <class Shape>
@@ -202,7 +212,8 @@ struct InRowsAsync {
   using Function = Result(const Shape*, Stream);
   static Result handle(const From& from, Function* next, const Shape* shape, Stream stream) {
     if (shape == nullptr) return next(shape, stream);
-    return pass_in(from.stream(stream), touched(*shape), [&] { return next(shape, stream); });
+    return pass_in(from.stream(stream), Returns::at_once, touched(*shape),
+                   [&] { return next(shape, stream); });
   }
 };
 
@@ -210,9 +221,8 @@ struct InRowsAsync {
 
 /// Makes a batch of copies: the driver may read their sources after the return.
 template <class Call>
-Result pass_batch(Stream stream, std::vector<Range>& ranges, Call call) {
-  join(ranges);
-  return pass_for_good(ranges, [&] { return submit(stream, call); });
+Result pass_batch(Stream stream, std::span<Block> blocks, Call call) {
+  return pass_for_good(blocks, [&] { return submit(stream, call); });
 }
 
 /// `more`: the attributes, and for the first version the index of the copy that failed.
@@ -223,13 +233,12 @@ struct BatchOf {
   static Result handle(const From& from, Function* next, const DevicePointer* to,
                        const DevicePointer* sources, const std::size_t* sizes, std::size_t count,
                        More... more, Stream stream) {
-    std::vector<Range> ranges;
-    const bool complete = to != nullptr && sources != nullptr && sizes != nullptr;
-    for (std::size_t i = 0; complete && i < count; ++i) {
-      ranges.push_back(touched(sources[i], sizes[i]));
-      ranges.push_back(touched(to[i], sizes[i]));
-    }
-    return pass_batch(from.stream(stream), ranges,
+    std::vector<Range> pieces;
+    if (to != nullptr && sources != nullptr && sizes != nullptr)
+      for (const DevicePointer* const side : {sources, to})
+        for (std::size_t i = 0; i < count; ++i) add(pieces, touched(side[i], sizes[i]).first);
+    std::vector<Block> blocks = blocks_of(pieces);
+    return pass_batch(from.stream(stream), blocks,
                       [&] { return next(to, sources, sizes, count, more..., stream); });
   }
 };
@@ -242,10 +251,10 @@ struct Batch3DOf {
   using Function = Result(std::size_t, const BatchCopy*, More..., Stream);
   static Result handle(const From& from, Function* next, std::size_t count, const BatchCopy* copies,
                        More... more, Stream stream) {
-    std::vector<Range> ranges;
+    std::vector<Block> blocks;
     for (std::size_t i = 0; copies != nullptr && i < count; ++i)
-      for (const Range& side : touched(copies[i])) ranges.push_back(side);
-    return pass_batch(from.stream(stream), ranges, [&] { return next(count, copies, more..., stream); });
+      for (const Block& side : touched(copies[i], element_bytes(copies[i]))) blocks.push_back(side);
+    return pass_batch(from.stream(stream), blocks, [&] { return next(count, copies, more..., stream); });
   }
 };
 struct Batch3D : Batch3DOf<Word> {};
@@ -255,8 +264,8 @@ struct WithAttributes {
   using Function = Result(DevicePointer, DevicePointer, std::size_t, const void*, Stream);
   static Result handle(const From& from, Function* next, DevicePointer to, DevicePointer source,
                        std::size_t bytes, const void* attributes, Stream stream) {
-    std::vector<Range> ranges{touched(source, bytes), touched(to, bytes)};
-    return pass_batch(from.stream(stream), ranges,
+    Sides sides{touched(source, bytes), touched(to, bytes)};
+    return pass_batch(from.stream(stream), sides,
                       [&] { return next(to, source, bytes, attributes, stream); });
   }
 };
@@ -264,10 +273,8 @@ struct WithAttributes3D {
   using Function = Result(const BatchCopy*, unsigned long long, Stream);
   static Result handle(const From& from, Function* next, const BatchCopy* shape, unsigned long long flags,
                        Stream stream) {
-    std::vector<Range> ranges;
-    if (shape != nullptr)
-      for (const Range& side : touched(*shape)) ranges.push_back(side);
-    return pass_batch(from.stream(stream), ranges, [&] { return next(shape, flags, stream); });
+    Sides sides = shape != nullptr ? touched(*shape, element_bytes(*shape)) : Sides{};
+    return pass_batch(from.stream(stream), sides, [&] { return next(shape, flags, stream); });
   }
 };
 
@@ -278,7 +285,8 @@ struct Set {
   using Function = Result(DevicePointer, unsigned, std::size_t);
   static Result handle(const From& from, Function* next, DevicePointer memory, unsigned value,
                        std::size_t count) {
-    return pass_in(from.default_stream, {touched(Setting{memory, 0, value, element, count, 1})},
+    return pass_in(from.default_stream, Returns::at_once,
+                   {touched(Setting{memory, 0, value, element, count, 1})},
                    [&] { return next(memory, value, count); });
   }
 };
@@ -287,7 +295,8 @@ struct SetAsync {
   using Function = Result(DevicePointer, unsigned, std::size_t, Stream);
   static Result handle(const From& from, Function* next, DevicePointer memory, unsigned value,
                        std::size_t count, Stream stream) {
-    return pass_in(from.stream(stream), {touched(Setting{memory, 0, value, element, count, 1})},
+    return pass_in(from.stream(stream), Returns::at_once,
+                   {touched(Setting{memory, 0, value, element, count, 1})},
                    [&] { return next(memory, value, count, stream); });
   }
 };
@@ -296,7 +305,8 @@ struct SetRows {
   using Function = Result(DevicePointer, std::size_t, unsigned, std::size_t, std::size_t);
   static Result handle(const From& from, Function* next, DevicePointer memory, std::size_t pitch,
                        unsigned value, std::size_t width, std::size_t height) {
-    return pass_in(from.default_stream, {touched(Setting{memory, pitch, value, element, width, height})},
+    return pass_in(from.default_stream, Returns::at_once,
+                   {touched(Setting{memory, pitch, value, element, width, height})},
                    [&] { return next(memory, pitch, value, width, height); });
   }
 };
@@ -305,7 +315,8 @@ struct SetRowsAsync {
   using Function = Result(DevicePointer, std::size_t, unsigned, std::size_t, std::size_t, Stream);
   static Result handle(const From& from, Function* next, DevicePointer memory, std::size_t pitch,
                        unsigned value, std::size_t width, std::size_t height, Stream stream) {
-    return pass_in(from.stream(stream), {touched(Setting{memory, pitch, value, element, width, height})},
+    return pass_in(from.stream(stream), Returns::at_once,
+                   {touched(Setting{memory, pitch, value, element, width, height})},
                    [&] { return next(memory, pitch, value, width, height, stream); });
   }
 };
@@ -326,7 +337,7 @@ struct Node {
   static Result handle(const From&, Function* next, A... arguments) {
     const Word words[] = {arguments...};
     const auto* const parameters = reinterpret_cast<const Parameters*>(words[place]);
-    const Sides sides = parameters != nullptr ? of_host(touched_by(*parameters)) : Sides{};
+    Sides sides = parameters != nullptr ? of_host(touched_by(*parameters)) : Sides{};
     return pass_for_good(sides, [&] { return next(arguments...); });
   }
 };

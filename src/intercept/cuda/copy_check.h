@@ -24,6 +24,7 @@ class CopyCheck {
  public:
   /// Directly before the copy is made: chooses whether it is checked.
   CopyCheck(const Driver& driver, const LinearCopy& copy);
+  bool chosen() const { return chosen_; }
   /// Directly after the copy has ended, with success, while no other thread can submit to its stream. Says
   /// and counts what it finds.
   void finish(runlog::CopyWay way);

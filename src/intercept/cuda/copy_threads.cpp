@@ -1,40 +1,16 @@
 #include "intercept/cuda/copy_threads.h"
 
-#include <sched.h>
-#include <signal.h>
-#include <sys/prctl.h>
-
 #include <climits>
-#include <initializer_list>
-#include <system_error>
+#include <exception>
 #include <thread>
 
 #include "base/atomics.h"
 #include "base/futex.h"
+#include "monitor/own_threads.h"
 
 namespace pinion::cuda {
 
 namespace {
-
-/// A program that binds its threads to a core means its own.
-void leave_the_callers_core() {
-  cpu_set_t all;
-  CPU_ZERO(&all);
-  for (int cpu = 0; cpu < CPU_SETSIZE; ++cpu) CPU_SET(cpu, &all);
-  ::sched_setaffinity(0, sizeof all, &all);  // the kernel keeps the part within the cpuset
-}
-
-/// Runs `begin` with all signals but faults blocked: threads begun there inherit that.
-template <class Begin>
-void with_signals_blocked(Begin&& begin) {
-  sigset_t blocked, before;
-  sigfillset(&blocked);
-  for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT})
-    sigdelset(&blocked, fault);
-  ::pthread_sigmask(SIG_SETMASK, &blocked, &before);
-  begin();
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-}
 
 /// Spins until `over()`. False: it took longer than sleeping would.
 template <class Over>
@@ -67,7 +43,7 @@ void advance(std::atomic<std::uint32_t>& word, std::atomic<std::uint32_t>& sleep
 
 // ---- a job ----
 
-CopyThreads::Job::Job(CopyThreads& threads, FunctionRef<void(std::size_t)> copy)
+CopyThreads::Job::Job(CopyThreads& threads, FunctionRef<bool(std::size_t, Copier)> copy)
     : threads_(threads), copy_(copy) {
   const MutexLock lock(threads_.mutex_);
   threads_.begin_threads();
@@ -85,7 +61,7 @@ CopyThreads::Job::~Job() {
     taken = taken_;
   }
   const std::size_t oldest = taken < staging::kMostInFlight ? 0 : taken - staging::kMostInFlight;
-  for (std::size_t piece = oldest; piece < taken; ++piece) wait(piece);
+  for (std::size_t piece = oldest; piece < taken; ++piece) await_copiers(piece);
 }
 
 void CopyThreads::Job::post(std::size_t pieces) {
@@ -99,21 +75,26 @@ void CopyThreads::Job::post(std::size_t pieces) {
 bool CopyThreads::Job::help() {
   std::size_t piece = kNone;
   if (threads_.take(this, piece) == nullptr) return false;
-  run(piece);
+  run(piece, Copier::caller);
   return true;
 }
 
-void CopyThreads::Job::run(std::size_t piece) {
-  copy_(piece);
-  done_[piece % staging::kMostInFlight].store(piece + 1, std::memory_order_release);
+void CopyThreads::Job::run(std::size_t piece, Copier copier) {
+  auto& ended = copy_(piece, copier) ? done_ : left_;
+  ended[piece % staging::kMostInFlight].store(piece + 1, std::memory_order_release);
+}
+
+void CopyThreads::Job::await_copiers(std::size_t piece) {
+  for (;;) {
+    const std::uint32_t seen = threads_.ends_.load(std::memory_order_seq_cst);
+    if (spin_until([&] { return is_done(piece) || is_left(piece); })) return;
+    sleep_on(threads_.ends_, seen, threads_.waiting_);
+  }
 }
 
 void CopyThreads::Job::wait(std::size_t piece) {
-  for (;;) {
-    const std::uint32_t seen = threads_.ends_.load(std::memory_order_seq_cst);
-    if (spin_until([&] { return is_done(piece); })) return;
-    sleep_on(threads_.ends_, seen, threads_.waiting_);
-  }
+  await_copiers(piece);
+  if (!is_done(piece)) run(piece, Copier::caller);
 }
 
 // ---- the threads ----
@@ -121,18 +102,14 @@ void CopyThreads::Job::wait(std::size_t piece) {
 void CopyThreads::begin_threads() {
   if (begun_) return;
   begun_ = true;
-  with_signals_blocked([this] {
-    try {
-      for (int i = 0; i < staging::kHelpers; ++i) std::thread([this] { work(); }).detach();
-    } catch (const std::system_error&) {
-      // The callers copy alone.
-    }
-  });
+  try {
+    for (int i = 0; i < staging::kHelpers; ++i) start_own_thread("pinion-copy", [this] { work(); }).detach();
+  } catch (const std::exception&) {
+    // The callers copy alone.
+  }
 }
 
 void CopyThreads::work() {
-  ::prctl(PR_SET_NAME, "pinion-copy");
-  leave_the_callers_core();
   for (;;) {
     const std::uint32_t seen = posts_.load(std::memory_order_seq_cst);
     std::size_t piece = Job::kNone;
@@ -141,7 +118,7 @@ void CopyThreads::work() {
       sleep_until_posted(seen);
       continue;
     }
-    job->run(piece);
+    job->run(piece, Copier::helper);
     advance(ends_, waiting_);
   }
 }

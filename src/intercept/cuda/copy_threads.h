@@ -1,9 +1,9 @@
 // Threads that copy memory beside the callers of staged copies. They call nothing of the driver's.
 //
-// Owns kHelpers threads, begun at the first job. They are never joined: they sleep, in memory that is never
-// freed, when the process ends. Their signals are blocked; faults are not, as the memory is the program's. A
-// forked child has none, and begins its own. One mutex guards the list of jobs; it is held to look at it
-// only. Any thread outside of memory hooks.
+// Owns kHelpers threads (monitor/own_threads.h), begun at the first job. They are never joined: they sleep,
+// in memory that is never freed, when the process ends. A piece that faults is left to the calling thread,
+// where the program's handler finds what it knows. A forked child has none, and begins its own. One mutex
+// guards the list of jobs; it is held to look at it only. Any thread outside of memory hooks.
 #pragma once
 
 #include <array>
@@ -17,13 +17,17 @@
 
 namespace pinion::cuda {
 
+/// The thread that copies a piece.
+enum class Copier { caller, helper };
+
 class CopyThreads {
  public:
   /// The pieces of one copy, in order. The caller owns it, and copies as well.
   class Job {
    public:
-    /// `copy(i)` copies piece i, on any thread, several at a time.
-    Job(CopyThreads& threads, FunctionRef<void(std::size_t piece)> copy);
+    /// `copy(i, copier)` copies piece i, on any thread, several at a time. On a helper it may answer false,
+    /// if the program's memory faults: the calling thread copies the piece then.
+    Job(CopyThreads& threads, FunctionRef<bool(std::size_t piece, Copier)> copy);
     /// Pieces that nobody has begun are left out; waits for the others.
     ~Job();
     Job(const Job&) = delete;
@@ -36,20 +40,25 @@ class CopyThreads {
     bool is_done(std::size_t piece) const {
       return done_[piece % staging::kMostInFlight].load(std::memory_order_acquire) == piece + 1;
     }
-    /// Waits for a piece that has begun.
+    /// Waits for a piece that has begun, and copies it if it was left to the caller.
     void wait(std::size_t piece);
 
    private:
     friend class CopyThreads;
     static constexpr std::size_t kNone = ~std::size_t{0};
-    void run(std::size_t piece);
+    void run(std::size_t piece, Copier copier);
+    bool is_left(std::size_t piece) const {
+      return left_[piece % staging::kMostInFlight].load(std::memory_order_acquire) == piece + 1;
+    }
+    void await_copiers(std::size_t piece);
 
     CopyThreads& threads_;
-    const FunctionRef<void(std::size_t)> copy_;
+    const FunctionRef<bool(std::size_t, Copier)> copy_;
     std::size_t posted_ = 0, taken_ = 0;  ///< guarded by the threads' mutex
     Job* next_ = nullptr;                 ///< in the list; guarded likewise
-    /// By piece: its number plus one, when it is done. A helper's store is the last that it does with a job.
-    std::array<std::atomic<std::size_t>, staging::kMostInFlight> done_{};
+    /// By piece: its number plus one, when it is done, or left to the caller. A helper's store is the last
+    /// that it does with a job.
+    std::array<std::atomic<std::size_t>, staging::kMostInFlight> done_{}, left_{};
   };
 
   /// In a forked child: the threads are the parent's.
@@ -70,7 +79,7 @@ class CopyThreads {
   std::atomic<std::uint32_t> ends_{0}, waiting_{0};
 };
 
-/// Those of the process.
+/// Returns those of the process.
 CopyThreads& copy_threads();
 
 }  // namespace pinion::cuda

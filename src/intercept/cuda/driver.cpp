@@ -1,13 +1,12 @@
 #include "intercept/cuda/driver.h"
 
 #include <dlfcn.h>
-#include <link.h>
 
 #include <atomic>
 #include <memory>
-#include <string>
 #include <string_view>
 
+#include "base/loaded_objects.h"
 #include "base/warning.h"
 #include "intercept/definitions.h"
 
@@ -21,27 +20,23 @@ constinit std::atomic<const Driver*> g_complete{nullptr};
 constinit const Driver g_none{};
 
 struct Library {
-  std::string file;
+  std::string_view file;       ///< the dynamic linker's own text, which stays with the library
   const void* code = nullptr;  ///< an address inside; null: it is not loaded
 };
 
 /// Reads the list of loaded objects: a dlopen() that fails would leave an error for the program's dlerror().
 Library loaded_libcuda() {
   Library found;
-  dl_iterate_phdr(
-      [](dl_phdr_info* object, std::size_t, void* result) {
-        const std::string_view file = object->dlpi_name;
-        if (!file.substr(file.rfind('/') + 1).starts_with("libcuda.so")) return 0;
-        for (const ElfW(Phdr)* part = object->dlpi_phdr; part != object->dlpi_phdr + object->dlpi_phnum;
-             ++part) {
-          if (part->p_type != PT_LOAD) continue;
-          *static_cast<Library*>(result) = {std::string(file),
-                                            reinterpret_cast<const void*>(object->dlpi_addr + part->p_vaddr)};
-          return 1;
-        }
-        return 0;
-      },
-      &found);
+  for_each_loaded_object([&](const LoadedObject& object) {
+    const std::string_view file = object.file();
+    if (!file.substr(file.rfind('/') + 1).starts_with("libcuda.so")) return false;
+    for (const ElfW(Phdr) & part : object) {
+      if (part.p_type != PT_LOAD) continue;
+      found = {file, reinterpret_cast<const void*>(object.base() + part.p_vaddr)};
+      return true;
+    }
+    return false;
+  });
   return found;
 }
 
@@ -56,11 +51,11 @@ bool has_driver() {
       fill(*filled, [&](const char* symbol) { return definition_beside(library.code, symbol); });
   if (missing != nullptr) {
     static constinit std::atomic<bool> said{false};
-    if (!said.exchange(true)) warn("%s lacks %s: GPU copies stay as they are", library.file.c_str(), missing);
+    if (!said.exchange(true)) warn("%s lacks %s: GPU copies stay as they are", library.file.data(), missing);
     return false;
   }
   // It stays loaded: the wrappers lead into it.
-  static_cast<void>(::dlopen(library.file.c_str(), RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE));
+  static_cast<void>(::dlopen(library.file.data(), RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE));
   const Driver* none = nullptr;
   if (g_complete.compare_exchange_strong(none, filled.get(), std::memory_order_acq_rel))
     static_cast<void>(filled.release());

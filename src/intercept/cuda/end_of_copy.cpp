@@ -40,16 +40,20 @@ bool EndOfCopy::has_come(Stream stream) {
   return false;
 }
 
-Result EndOfCopy::wait(Stream stream) {
+void EndOfCopy::mark(Stream stream) {
+  marked_ = stream;
+  recorded_ = ready() && driver_.event_record(event_, stream) == kSuccess;
+}
+
+Result EndOfCopy::wait() {
   const RelaxedCapture relaxed(driver_);
   // Without the event the whole stream is awaited: the copy may be under way.
-  const bool recorded = ready() && driver_.event_record(event_, stream) == kSuccess;
   const Time until = monotonic_now() + kSpin;
   for (;;) {
-    const Result result = recorded ? driver_.event_query(event_) : driver_.stream_query(stream);
+    const Result result = recorded_ ? driver_.event_query(event_) : driver_.stream_query(marked_);
     if (result != kNotReady) return result;
     if (monotonic_now() < until) continue;
-    if (recorded) return driver_.event_synchronize(event_);
+    if (recorded_) return driver_.event_synchronize(event_);
     ::sched_yield();
   }
 }
@@ -70,6 +74,12 @@ bool can_wait(const Driver& driver, Stream stream) {
 bool is_capturing(const Driver& driver, Stream stream) {
   int status = kCaptureNone;
   return driver.stream_is_capturing(stream, &status) != kSuccess || status != kCaptureNone;
+}
+
+bool captures(const Driver& driver, Stream stream) {
+  int status = kCaptureNone;
+  return stream != kLegacyStream && driver.stream_is_capturing(stream, &status) == kSuccess &&
+         status != kCaptureNone;
 }
 
 bool is_in_callback(const Driver& driver) {

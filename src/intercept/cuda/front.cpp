@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <atomic>
 #include <optional>
+#include <vector>
 
 #include "base/clock.h"
 #include "base/warning.h"
@@ -28,7 +29,7 @@ namespace {
 using Plain = FunctionRef<Result(void* host)>;
 
 /// Smaller copies gain nothing: a single plain one is faster than a registered one (evidence-gpu.md).
-constexpr std::size_t kLeastUse = std::size_t{64} << 10;
+constexpr std::size_t kLeastUse = kLeastRegistered;
 /// Smaller copies gain little by three threads and a ring.
 constexpr std::size_t kLeastStaged = std::size_t{4} << 20;
 /// A context of our own takes half a GiB of GPU memory: it is made once so many bytes were copied.
@@ -48,21 +49,32 @@ bool returns_at_once(const LinearCopy& copy) {
   return copy.async && copy.direction == Direction::to_device && copy.bytes <= kReadAtOnce;
 }
 
-/// Ranges that are closed to registration while a call is in the driver.
+/// Memory that is closed to registration while a call is in the driver.
 class Closed {
  public:
-  explicit Closed(std::span<const Range> ranges) : ranges_(ranges), closed_(host_ranges().close(ranges)) {}
+  explicit Closed(std::span<const Block> blocks) : blocks_(blocks), closed_(host_ranges().close(blocks)) {}
   ~Closed() {
-    if (closed_) host_ranges().open(ranges_);
+    if (closed_) host_ranges().open(blocks_);
   }
   Closed(const Closed&) = delete;
   Closed& operator=(const Closed&) = delete;
   explicit operator bool() const { return closed_; }
 
  private:
-  const std::span<const Range> ranges_;
+  const std::span<const Block> blocks_;
   const bool closed_;
 };
+
+/// The context whose other work the copy keeps out of the driver while it waits; null: none.
+Context context_held_by(const LinearCopy& copy) { return copy.async ? nullptr : current_context(driver()); }
+
+/// Makes the copy of memory that is closed to registration.
+Result unregistered(const LinearCopy& copy, std::span<const Block> memory, Plain plain) {
+  const SubmissionGate::Entry gate(submission_gate(), copy.stream, context_held_by(copy));
+  const Result result = plain(copy.host);
+  if (captures(driver(), copy.stream)) bar_captured(memory);
+  return result;
+}
 
 /// The driver gets other memory in place of the program's, of the same kind.
 Result shadowed(const LinearCopy& copy, Plain plain) {
@@ -77,6 +89,34 @@ Result shadowed(const LinearCopy& copy, Plain plain) {
   return result;
 }
 
+/// A captured copy is made at each launch of its graph, of the program's own memory.
+Result captured(const LinearCopy& copy, Plain plain) {
+  Block block = copy.range();
+  return pass_for_good({&block, 1}, [&] { return plain(copy.host); });
+}
+
+/// Makes the copy on a lease, where the calling thread is exclusive and the stream has come to it.
+Result leased(const LinearCopy& copy, Plain plain, EndOfCopy& end, SubmissionGate::Exclusive& alone) {
+  CopyCheck check(driver(), copy);
+  Result result = plain(copy.host);
+  // The driver itself waits for a synchronous copy of registered memory.
+  if (result == kSuccess && copy.async) {
+    end.mark(copy.stream);
+    if (!check.chosen()) alone.release_context();
+    result = end.wait();
+  }
+  if (result == kSuccess) check.finish(runlog::CopyWay::registered);
+  return result;
+}
+
+/// Marks what is in the stream now, beside other threads' work. False: the stream captures.
+bool mark(EndOfCopy& end, Stream stream) {
+  const SubmissionGate::Entry entry(submission_gate(), stream);
+  if (is_capturing(driver(), stream)) return false;
+  end.mark(stream);
+  return true;
+}
+
 /// Makes the call on a lease, and waits for the copy. The lease is held only while nothing holds the stream
 /// back: another thread's call may need the memory, and open the stream after it. Nothing: the copy was not
 /// made.
@@ -84,22 +124,15 @@ std::optional<Result> registered(Registrations& registrations, const LinearCopy&
                                  const EntryFrame& entry, Plain plain, Use& use) {
   EndOfCopy end(driver());
   if (copy.async && !end.ready()) return {};
-  for (int tries = 0; tries < 2; ++tries) {
+  for (int tries = 0; tries < 3; ++tries) {
     {
-      const SubmissionGate::Exclusive alone(submission_gate(), driver(), copy.stream,
-                                            current_context(driver()));
-      if (alone.held() && end.has_come(copy.stream)) {
-        CopyCheck check(driver(), copy);
-        Result result = plain(copy.host);
-        // The driver itself waits for a synchronous copy of registered memory.
-        if (result == kSuccess && copy.async) result = end.wait(copy.stream);
-        if (result == kSuccess) check.finish(runlog::CopyWay::registered);
-        return result;
-      }
+      SubmissionGate::Exclusive alone(submission_gate(), driver(), copy.stream, current_context(driver()));
+      if (alone.held() && !is_capturing(driver(), copy.stream) && end.has_come(copy.stream))
+        return leased(copy, plain, end, alone);
     }
-    if (returns_at_once(copy)) break;
     use.end();
-    if (const Result result = end.wait(copy.stream)) return result;
+    if (returns_at_once(copy) || !mark(end, copy.stream)) break;
+    if (const Result result = end.wait()) return result;
     if (!registrations.try_lease(copy, entry, use)) break;
   }
   use.end();
@@ -109,8 +142,9 @@ std::optional<Result> registered(Registrations& registrations, const LinearCopy&
 /// Makes a linear copy of pageable memory.
 Result plain_copy(const LinearCopy& copy, const EntryFrame& entry, Plain plain) {
   const Range range = copy.range();
+  const Block block = range;
   for (bool again : {true, false}) {
-    if (const Closed closed({&range, 1}); closed) return plain(copy.host);
+    if (const Closed closed({&block, 1}); closed) return unregistered(copy, {&block, 1}, plain);
     Registrations* const registrations = Registrations::started();
     if (!again || registrations == nullptr) break;
     Use use;
@@ -123,7 +157,11 @@ Result plain_copy(const LinearCopy& copy, const EntryFrame& entry, Plain plain) 
     if (around && around->contains(range) && (copy.bytes < kLeastUse || returns_at_once(copy))) break;
     registrations->let_go(range);
   }
-  return shadowed(copy, plain);
+  {
+    const SubmissionGate::Entry gate(submission_gate(), copy.stream, context_held_by(copy));
+    if (!captures(driver(), copy.stream)) return shadowed(copy, plain);
+  }
+  return captured(copy, plain);
 }
 
 /// Whether a registration on this thread pays: the buffer is used again and again, and enough was copied to
@@ -178,6 +216,7 @@ class Counted {
 Result large_copy(Registrations& registrations, const LinearCopy& copy, const EntryFrame& entry,
                   Plain plain) {
   using runlog::CopyWay;
+  if (captures(driver(), copy.stream)) return captured(copy, plain);
   const Counted counted(copy);
   watch_memory();
   Use use;
@@ -197,64 +236,75 @@ Result large_copy(Registrations& registrations, const LinearCopy& copy, const En
 }  // namespace
 
 Result copy(const LinearCopy& copy, const EntryFrame& entry, Plain plain) {
-  // A copy that a graph takes up is made at each of its launches.
-  const Range range = copy.range();
-  if (copy.async && is_capturing(driver(), copy.stream))
-    return pass_for_good({&range, 1}, [&] { return plain(copy.host); });
   // What the program has pinned itself gains nothing.
   Registrations* const registrations =
-      copy.bytes < kLeastUse || host_ranges().is_barred(range) ? nullptr : Registrations::running();
+      copy.bytes < kLeastUse || host_ranges().is_barred(copy.range()) ? nullptr : Registrations::running();
   return registrations != nullptr ? large_copy(*registrations, copy, entry, plain)
                                   : plain_copy(copy, entry, plain);
 }
 
 namespace {
 
-/// The ranges change, as far as the registry knows: no lease and no registration begins in them.
+/// Registrations that stand in a call's way: they change, as far as the registry knows. So no lease and no
+/// registration begins in their memory until the call has been made.
 class Withheld {
  public:
-  explicit Withheld(std::span<const Range> ranges) : ranges_(ranges) {
-    for (const Range& range : ranges_) memory_events::begin({pages_touched(range)});
-  }
+  Withheld() = default;
   ~Withheld() {
     for (const Range& range : ranges_) memory_events::end(pages_touched(range));
   }
   Withheld(const Withheld&) = delete;
   Withheld& operator=(const Withheld&) = delete;
 
+  void add(Range range) {
+    if (std::find(ranges_.begin(), ranges_.end(), range) != ranges_.end()) return;
+    ranges_.push_back(range);
+    memory_events::begin({pages_touched(range)});
+  }
+
  private:
-  const std::span<const Range> ranges_;
+  std::vector<Range> ranges_;
 };
 
-/// More than the machine has, or none at all: the driver refuses it, and memory of our own may lie within.
-bool is_absurd(Range range) { return !range.empty() && !is_possible(range); }
-
-}  // namespace
-
-Result pass(std::span<const Range> ranges, FunctionRef<Result()> plain) {
-  if (std::any_of(ranges.begin(), ranges.end(), is_absurd)) return plain();
-  if (const Closed closed(ranges); closed) return plain();
+/// pass(), of blocks in order.
+Result pass_in_order(std::span<const Block> blocks, FunctionRef<Result()> plain) {
+  if (const Closed closed(blocks); closed) return plain();
   if (Registrations* const registrations = Registrations::started()) {
     // In a callback of the driver's the call fails, as it does without us.
     if (is_in_callback(driver())) return plain();
-    for (const Range& range : ranges) registrations->let_go(range);
-    if (const Closed closed(ranges); closed) return plain();
+    for (const Range& range : host_ranges().registrations_in(blocks)) registrations->let_go(range);
+    if (const Closed closed(blocks); closed) return plain();
   }
   // Another thread's copy has a lease, until the engine has made it; or the helper is at a region.
-  const Withheld withheld(ranges);
+  Withheld withheld;
   for (;;) {
-    for (const Range& range : ranges) Registrations::let_go_at_any_time(range);
-    if (const Closed closed(ranges); closed || Registrations::is_broken()) return plain();
+    for (const Range& range : host_ranges().registrations_in(blocks)) {
+      withheld.add(range);
+      Registrations::let_go_at_any_time(range);
+    }
+    if (const Closed closed(blocks); closed || Registrations::is_broken()) return plain();
     nap();
   }
 }
 
-Result pass_for_good(std::span<const Range> ranges, FunctionRef<Result()> plain) {
+}  // namespace
+
+Result pass(std::span<Block> blocks, FunctionRef<Result()> plain) {
+  return pass_in_order(order(blocks), plain);
+}
+
+Result pass_for_good(std::span<Block> blocks, FunctionRef<Result()> plain) {
   watch_memory();
-  return pass(ranges, [&] {
-    for (const Range& range : ranges) host_ranges().bar(range);
+  const std::span<const Block> ordered = order(blocks);
+  return pass_in_order(ordered, [&] {
+    host_ranges().bar(ordered);
     return plain();
   });
+}
+
+void bar_captured(std::span<const Block> blocks) {
+  watch_memory();
+  host_ranges().bar(blocks);
 }
 
 void let_doomed_go() {

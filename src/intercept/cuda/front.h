@@ -13,6 +13,7 @@
 
 #include "base/function_ref.h"
 #include "callsite/unwind.h"
+#include "device/cuda/block.h"
 #include "intercept/cuda/copy_call.h"
 
 namespace pinion::cuda {
@@ -20,14 +21,18 @@ namespace pinion::cuda {
 /// Makes a linear copy: registered, staged, or plain.
 Result copy(const LinearCopy& copy, const EntryFrame& entry, FunctionRef<Result(void* host)> plain);
 
-/// Makes any other call that uses these host ranges (2D, 3D, batches, graph nodes, memset): plain, after
-/// regions of ours have gone from them.
-Result pass(std::span<const Range> ranges, FunctionRef<Result()> plain);
+/// Makes any other call that uses this host memory (2D, 3D, batches, graph nodes, memset): plain, after
+/// regions of ours have gone from it. The blocks are put in order.
+Result pass(std::span<Block> blocks, FunctionRef<Result()> plain);
 
-/// Makes a call after whose return the driver may use the memory: like pass(), and the ranges stay barred
+/// Makes a call after whose return the driver may use the memory: like pass(), and the memory stays barred
 /// from registration until they are unmapped. A graph may be launched at any time, and nothing tells when a
 /// batch has read its last source: waiting for that could hold the program up for ever.
-Result pass_for_good(std::span<const Range> ranges, FunctionRef<Result()> plain);
+Result pass_for_good(std::span<Block> blocks, FunctionRef<Result()> plain);
+
+/// Notes that a call which passed has been captured: a graph may use the blocks at any time. The call has not
+/// returned to pass() yet.
+void bar_captured(std::span<const Block> blocks);
 
 /// Deregisters the regions whose memory is gone.
 void let_doomed_go();

@@ -9,7 +9,11 @@ namespace pinion::cuda {
 enum class PointerKind { host, device, unknown };
 PointerKind kind_of(DevicePointer pointer);
 
-/// Empties the ranges of a device's memory.
+/// Empties the blocks of a device's memory.
 Sides of_host(Sides sides);
+
+/// The bytes in which a copy of a batch counts: of an element of its array, or one. An array of which the
+/// driver does not say it may have the largest elements.
+std::size_t element_bytes(const BatchCopy& copy);
 
 }  // namespace pinion::cuda

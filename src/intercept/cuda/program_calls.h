@@ -3,10 +3,19 @@
 #pragma once
 
 #include "intercept/cuda/program_memory.h"
+#include "intercept/cuda/registrations.h"
 #include "intercept/cuda/wrapper.h"
 
 namespace pinion::cuda {
 
+struct Initialize {
+  using Function = Result(unsigned);
+  static Result handle(const From&, Function* next, unsigned flags) {
+    const Result result = next(flags);
+    if (result == kSuccess) Registrations::prepare();
+    return result;
+  }
+};
 struct HostRegister {
   using Function = Result(void*, std::size_t, unsigned);
   static Result handle(const From&, Function* next, void* memory, std::size_t bytes, unsigned flags) {

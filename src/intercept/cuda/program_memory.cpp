@@ -10,6 +10,7 @@
 #include "intercept/cuda/driver.h"
 #include "intercept/cuda/end_of_copy.h"
 #include "intercept/cuda/front.h"
+#include "intercept/cuda/registrations.h"
 #include "intercept/cuda/staged_copy.h"
 #include "intercept/cuda/submission_gate.h"
 
@@ -25,9 +26,11 @@ constinit char g_pageable = 0;
 class Asked {
  public:
   explicit Asked(Address address)
-      : range_{address, address + 1}, hidden_(!host_ranges().close({&range_, 1})) {}
+      : byte_(Range{address, address + 1}),
+        closed_(host_ranges().close({&byte_, 1})),
+        hidden_(!closed_ || host_ranges().registration_of(address)) {}
   ~Asked() {
-    if (!hidden_) host_ranges().open({&range_, 1});
+    if (closed_) host_ranges().open({&byte_, 1});
   }
   Asked(const Asked&) = delete;
   Asked& operator=(const Asked&) = delete;
@@ -35,9 +38,25 @@ class Asked {
   bool hidden() const { return hidden_; }
 
  private:
-  const Range range_;
-  const bool hidden_;
+  const Block byte_;
+  const bool closed_, hidden_;
 };
+
+/// Whether the driver, or the kernel below it, lacks room for what a call pins.
+bool is_for_want_of_room(Result result) {
+  constexpr Result kOperatingSystem = 304;
+  return result == kOutOfMemory || result == kOperatingSystem;
+}
+
+/// Makes a call that pins memory for the program. What is registered and idle makes way where the driver has
+/// no room. Other threads register meanwhile, so it takes a few tries.
+Result pin(PlainCall plain) {
+  constexpr int kTries = 4;
+  Result result = plain();
+  for (int i = 0; i < kTries && is_for_want_of_room(result) && Registrations::make_room(); ++i)
+    result = plain();
+  return result;
+}
 
 /// Makes a call that ends the program's own pinning of memory. It counts as ended before the driver lets it
 /// go: its address may be another thread's directly after that.
@@ -93,8 +112,9 @@ Result end_contexts(unsigned long long id, PlainCall plain) {
 
 Result register_host(Range range, PlainCall plain) {
   fault_in_what_the_driver_takes(range);
-  return pass({&range, 1}, [&] {
-    const Result result = plain();
+  Block block = range;
+  return pass({&block, 1}, [&] {
+    const Result result = pin(plain);
     if (result == kSuccess) host_ranges().add_pinned(range);
     return result;
   });
@@ -107,12 +127,12 @@ Result unregister_host(void* memory, PlainCall plain) {
 }
 
 Result allocate_host(void** memory, std::size_t bytes, PlainCall plain) {
-  Result result = plain();
+  Result result = pin(plain);
   // The memory that the driver has mapped for it was ours to register earlier. The helper may be at it.
   for (int tries = 0; result == kAlreadyRegistered && tries < 200; ++tries) {
     let_doomed_go();
     std::this_thread::sleep_for(std::chrono::microseconds(50 * tries));
-    result = plain();
+    result = pin(plain);
   }
   if (result == kSuccess && memory != nullptr && *memory != nullptr)
     host_ranges().add_pinned(Range::of(*memory, bytes));
@@ -154,7 +174,7 @@ Result pointer_attributes(unsigned count, const int* attributes, void** values, 
 }
 
 Result begin_capture(Stream stream, PlainCall plain) {
-  const SubmissionGate::Entry entry(submission_gate(), stream);
+  const SubmissionGate::Exclusive alone(submission_gate(), driver(), stream, current_context(driver()));
   return plain();
 }
 

@@ -5,30 +5,32 @@
 
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
 
-#include "base/held_signals.h"
-#include "base/mutex.h"
 #include "base/process.h"
+#include "base/process_mutex.h"
 #include "base/warning.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/host_ranges.h"
 #include "engine/engine.h"
+#include "engine/make_room.h"
 #include "intercept/cuda/copy_check.h"
 #include "intercept/cuda/driver.h"
 #include "intercept/cuda/end_of_copy.h"
+#include "intercept/cuda/sandbox.h"
 #include "intercept/cuda/stack_room.h"
 #include "intercept/same_build.h"
+#include "monitor/own_process.h"
+#include "monitor/own_threads.h"
 
 namespace pinion::cuda {
 
 namespace {
 
-constinit Mutex g_starting;
+constinit ProcessMutex g_starting;
 constinit std::atomic<Registrations*> g_running{nullptr};
 constinit std::atomic<bool> g_off{false};
 constinit std::atomic<CudaDevice*> g_device{nullptr};
@@ -46,8 +48,8 @@ void forget_parent() {
 bool is_debugged() {
   const char* const injected = std::getenv("CUDA_INJECTION64_PATH");
   if (injected != nullptr && std::strstr(injected, "anitizer") != nullptr) return true;
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);)
+  KernelText status("/proc/self/status");
+  for (std::string line; status.line(line);)
     if (line.rfind("TracerPid:", 0) == 0) return std::atoi(line.c_str() + std::strlen("TracerPid:")) != 0;
   return false;
 }
@@ -75,12 +77,23 @@ Registrations* Registrations::running() {
   return g_off.load(std::memory_order_acquire) ? nullptr : start();
 }
 
+void Registrations::prepare() {
+  const ProcessLock lock(g_starting);
+  if (g_off.load() || started() != nullptr) return;
+  note_filters();
+  prepare_own_threads();
+}
+
 Registrations* Registrations::start() {
   if (current_context(driver()) == nullptr) return nullptr;  // the call fails as it is
-  if (!has_room_on_stack()) return nullptr;                  // another thread's copy starts it
-  const MutexLock lock(g_starting);
+  const ProcessLock lock(g_starting);
   if (g_off.load()) return nullptr;
   if (Registrations* const known = started()) return known;
+  if (has_new_filter()) {
+    g_off.store(true, std::memory_order_release);
+    return nullptr;
+  }
+  if (!has_room_on_stack()) return nullptr;  // another thread's copy starts it
   Registrations* made = nullptr;
   if (const Error error = begin(made)) warn("%s: GPU copies go as without Pinion", error.message);
   g_off.store(made == nullptr, std::memory_order_release);
@@ -177,9 +190,9 @@ void Registrations::record(const LinearCopy& copy, const EntryFrame& entry, Use&
 bool Registrations::can_register() {
   if (context_.ready()) return true;
   if (!made_.load(std::memory_order_relaxed) && context_.look() && !made_.exchange(true)) {
-    const HeldSignals held;  // the thread inherits the mask
     try {
-      g_making = new std::thread([this] { static_cast<void>(context_.make()); });
+      g_making =
+          new std::thread(start_own_thread("pinion-context", [this] { static_cast<void>(context_.make()); }));
     } catch (const std::system_error&) {
       // Without a thread the helper's first registration makes it.
     }
@@ -198,6 +211,12 @@ bool Registrations::has_room(Range range) const {
 
 void Registrations::let_go(Range range) {
   if (ThreadContext* const thread = this_thread()) leases_.retirement().let_go_in(*thread, domain_, range);
+}
+
+bool Registrations::make_room() {
+  Registrations* const running = started();
+  ThreadContext* const thread = running != nullptr ? this_thread() : nullptr;
+  return thread != nullptr && pinion::make_room(running->leases_, *thread);
 }
 
 void Registrations::let_go_at_any_time(Range range) {

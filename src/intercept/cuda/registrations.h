@@ -34,6 +34,9 @@ class Use {
 
 class Registrations {
  public:
+  /// The driver has been initialized: makes ready what a later start needs while the program still is as
+  /// every program is at its beginning.
+  static void prepare();
   /// Those of the process, where the engine runs for the front; the first call starts it. Null: off, or
   /// stopped.
   static Registrations* running();
@@ -56,7 +59,9 @@ class Registrations {
   bool has_room(Range range) const;
   /// Lets idle and doomed regions in the range go.
   void let_go(Range range);
-  /// The same, also where the run has ended: then registrations are left over.
+  /// Lets all go that is idle, for memory that the program pins. False: nothing is registered.
+  static bool make_room();
+  /// let_go(), also where the run has ended: then registrations are left over.
   static void let_go_at_any_time(Range range);
   /// The driver has failed for good: what is registered cannot be unregistered.
   static bool is_broken();

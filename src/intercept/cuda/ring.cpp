@@ -43,9 +43,8 @@ char* map_ring(const Driver& driver) {
   ::madvise(ring, kRingBytes, MADV_HUGEPAGE);
   ::madvise(ring, kRingBytes, MADV_DONTFORK);
   prefer_node(Range::of(ring, kRingBytes), numa_node(driver));
-  if (host_ranges().begin_registration(Range::of(ring, kRingBytes))) return ring;
-  ::munmap(ring, kRingBytes);
-  return nullptr;
+  host_ranges().add_own(Range::of(ring, kRingBytes));
+  return ring;
 }
 
 std::uint32_t bits(std::size_t first, std::size_t slots) {

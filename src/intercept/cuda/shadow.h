@@ -27,8 +27,8 @@ class Shadow {
     while (count < aside.size() && !*this) {
       void* const mapped = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
       if (mapped == MAP_FAILED) break;
-      const Range range = Range::of(mapped, bytes);
-      if (host_ranges().close({&range, 1}))
+      block_ = Range::of(mapped, bytes);
+      if (host_ranges().close({&block_, 1}))
         memory_ = mapped;
       else
         aside[count++] = mapped;
@@ -37,8 +37,7 @@ class Shadow {
   }
   ~Shadow() {
     if (!*this) return;
-    const Range range = Range::of(memory_, bytes_);
-    host_ranges().open({&range, 1});
+    host_ranges().open({&block_, 1});
     ::munmap(memory_, bytes_);
   }
   Shadow(const Shadow&) = delete;
@@ -52,6 +51,7 @@ class Shadow {
 
  private:
   const std::size_t bytes_;
+  Block block_;
   void* memory_ = nullptr;
 };
 

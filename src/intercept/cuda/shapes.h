@@ -1,12 +1,11 @@
-// The parameters of copies in rows, as the driver lays them out, and the host memory that they touch: from
-// the first byte to the last. Plain values; owns nothing.
+// The parameters of copies in rows, as the driver lays them out, and the host memory that they touch: the
+// rows themselves. Plain values; owns nothing.
 #pragma once
 
 #include <array>
 #include <cstddef>
-#include <vector>
 
-#include "base/range.h"
+#include "device/cuda/block.h"
 #include "device/cuda/driver_api.h"
 
 namespace pinion::cuda {
@@ -87,20 +86,20 @@ struct NodeParameters {
 inline constexpr int kCopyNode = 1, kSettingNode = 2;
 
 /// Empty where no memory can be there.
-Range touched(Address begin, std::size_t bytes);
-inline Range touched(const void* memory, std::size_t bytes) {
+Block touched(Address begin, std::size_t bytes);
+inline Block touched(const void* memory, std::size_t bytes) {
   return touched(reinterpret_cast<Address>(memory), bytes);
 }
 
 /// The memory of both sides. A device's addresses count too: under unified addressing any memory may be
 /// meant.
-using Sides = std::array<Range, 2>;
+using Sides = std::array<Block, 2>;
 Sides touched(const Copy2D& copy);
 Sides touched(const Copy3D& copy);
-Sides touched(const BatchCopy& copy);
-Range touched(const Setting& setting);
-
-/// Orders the ranges, and leaves one in place of those that overlap or touch; empty ones go.
-void join(std::vector<Range>& ranges);
+/// `element`: the bytes of an element, where an array is a side.
+Sides touched(const BatchCopy& copy, std::size_t element);
+/// The array of a side; null: there is none.
+void* array_of(const BatchCopy& copy);
+Block touched(const Setting& setting);
 
 }  // namespace pinion::cuda

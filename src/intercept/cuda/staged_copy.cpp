@@ -13,6 +13,7 @@
 #include "intercept/cuda/copy_check.h"
 #include "intercept/cuda/copy_threads.h"
 #include "intercept/cuda/end_of_copy.h"
+#include "intercept/cuda/faults.h"
 #include "intercept/cuda/ring.h"
 #include "intercept/cuda/staging_figures.h"
 #include "intercept/cuda/stream_copy.h"
@@ -101,7 +102,7 @@ class Pieces {
   /// Nothing: the driver refused the first piece, and nothing has happened.
   std::optional<Result> run() {
     {
-      const auto copy_piece = [this](std::size_t i) { this->copy_piece(i); };
+      const auto copy_piece = [this](std::size_t i, Copier copier) { return this->copy_piece(i, copier); };
       CopyThreads::Job job(copy_threads(), copy_piece);
       if (copy_.direction == Direction::to_device)
         to_device(job);
@@ -119,11 +120,14 @@ class Pieces {
   char* host_of(std::size_t i) const { return static_cast<char*>(copy_.host) + i * piece_; }
   Event event_of(std::size_t i) const { return part_.event(place_of(i)); }
 
-  void copy_piece(std::size_t i) {
-    if (copy_.direction == Direction::to_device)
-      stream_copy(part_.memory(place_of(i)), host_of(i), size_of(i));
-    else
-      stream_copy(host_of(i), part_.memory(place_of(i)), size_of(i));
+  bool copy_piece(std::size_t i, Copier copier) {
+    char* const pinned = part_.memory(place_of(i));
+    const bool in = copy_.direction == Direction::to_device;
+    if (copier == Copier::helper && faults_are_handled())
+      return in ? read_program(pinned, host_of(i), size_of(i))
+                : write_program(host_of(i), pinned, size_of(i));
+    stream_copy(in ? pinned : host_of(i), in ? host_of(i) : pinned, size_of(i));
+    return true;
   }
 
   void to_device(CopyThreads::Job& job) {

@@ -14,8 +14,13 @@
 // tries again. An exclusion that meets an entry waits a moment, and gives up then: the entry may be a copy
 // that waits for its stream, and the exclusion would hold back all that could open that stream.
 //
-// A call that begins a capture, records an event, or lets a stream wait for one submits as a launch does:
-// beside a staged copy it would find half of it submitted.
+// A call that records an event, or lets a stream wait for one submits as a launch does: beside a staged copy
+// it would find half of it submitted. One that begins a capture is exclusive if it can be: an entry that has
+// asked whether its stream captures then knows it.
+//
+// A synchronous copy of pageable memory that waits for its stream keeps all other work of its context out of
+// the driver. A thread that waits there, exclusive, would hold back whoever lets that stream go on. So such a
+// copy names its context, and conflicts with each exclusion of it until that one releases the context.
 //
 // Two streams conflict if they are one, or if one is the legacy stream and the other one blocks with it in
 // the same context. An entry asks the driver about its own stream on a possible conflict. An exclusion asks
@@ -72,15 +77,19 @@ class BasicSubmissionGate {
   using Word = std::uintptr_t;  ///< a stream's handle
   struct alignas(64) Slot {
     Atomic<Word> stream{kFree};
+    Atomic<Word> context{kFree};  ///< of a synchronous copy
   };
 
  public:
   /// The calling thread submits to a stream. Waits for the end of exclusions that conflict.
   class Entry {
    public:
-    Entry(BasicSubmissionGate& gate, Stream stream) : Entry(gate, word_of(stream)) {}
+    Entry(BasicSubmissionGate& gate, Stream stream) : Entry(gate, word_of(stream), kFree) {}
+    /// Announces a copy that may wait there, and keep the context's other work out meanwhile.
+    Entry(BasicSubmissionGate& gate, Stream stream, Context context)
+        : Entry(gate, word_of(stream), reinterpret_cast<Word>(context)) {}
     /// To all streams: it conflicts with every exclusion.
-    explicit Entry(BasicSubmissionGate& gate) : Entry(gate, kEverything) {}
+    explicit Entry(BasicSubmissionGate& gate) : Entry(gate, kEverything, kFree) {}
     ~Entry() {
       if (!announced_) return;
       gate_.withdraw(*this);
@@ -91,7 +100,7 @@ class BasicSubmissionGate {
 
    private:
     friend class BasicSubmissionGate;
-    Entry(BasicSubmissionGate& gate, Word word) : gate_(gate), word_(word) {
+    Entry(BasicSubmissionGate& gate, Word word, Word context) : gate_(gate), word_(word), context_(context) {
       SubmittingThread& thread = submitting_thread();
       outer_ = static_cast<const Entry*>(thread.innermost);
       if (is_nested()) return;
@@ -109,6 +118,7 @@ class BasicSubmissionGate {
 
     BasicSubmissionGate& gate_;
     const Word word_;
+    const Word context_;  ///< that it may keep others out of; kFree: none
     const Entry* outer_ = nullptr;
     Slot* slot_ = nullptr;  ///< null: one of those that overflow
     bool announced_ = false;
@@ -119,19 +129,24 @@ class BasicSubmissionGate {
   class Exclusive {
    public:
     Exclusive(BasicSubmissionGate& gate, const Driver& driver, Stream stream, Context context) : gate_(gate) {
-      Exclusion exclusion{word_of(stream), context, false, &submitting_thread(), &driver};
+      Exclusion exclusion{word_of(stream), context, false, true, &submitting_thread(), &driver};
       exclusion.non_blocking = is_non_blocking(driver, stream);
       place_ = gate_.exclude(exclusion);
     }
-    /// Of all streams of the context. Not held if there is another exclusion.
+    /// Excludes all streams of the context. Not held if there is another exclusion.
     Exclusive(BasicSubmissionGate& gate, const Driver& driver, Context context) : gate_(gate) {
-      place_ = gate_.exclude({kEverything, context, false, &submitting_thread(), &driver});
+      place_ = gate_.exclude({kEverything, context, false, true, &submitting_thread(), &driver});
     }
     ~Exclusive() { end(); }
     Exclusive(const Exclusive&) = delete;
     Exclusive& operator=(const Exclusive&) = delete;
 
     bool held() const { return place_ >= 0; }
+    /// The thread has submitted all that it will: synchronous copies of the context may enter, if they are
+    /// of other streams.
+    void release_context() {
+      if (place_ >= 0) gate_.release_context(place_);
+    }
     /// Ends it before the destructor.
     void end() {
       if (place_ >= 0) gate_.end(place_);
@@ -145,7 +160,10 @@ class BasicSubmissionGate {
 
   /// In a forked child: entries and exclusions are those of the parent's threads.
   void abandon_after_fork() {
-    for (Slot& slot : slots_) slot.stream.store(kFree, std::memory_order_relaxed);
+    for (Slot& slot : slots_) {
+      slot.stream.store(kFree, std::memory_order_relaxed);
+      slot.context.store(kFree, std::memory_order_relaxed);
+    }
     overflow_.store(0, std::memory_order_relaxed);
     new (&lock_) BasicSpinLock<Policy>;
     forget_exclusions();
@@ -159,6 +177,7 @@ class BasicSubmissionGate {
     Word stream = kFree;  ///< kFree: the row is unused
     Context context = nullptr;
     bool non_blocking = false;
+    bool submits = true;  ///< its thread may wait in the driver
     const void* thread = nullptr;
     const Driver* driver = nullptr;
   };
@@ -199,6 +218,7 @@ class BasicSubmissionGate {
       Word free = kFree;
       if (slot.stream.load(std::memory_order_relaxed) == kFree &&
           slot.stream.compare_exchange_strong(free, entry.word_, std::memory_order_seq_cst)) {
+        if (entry.context_ != kFree) slot.context.store(entry.context_, std::memory_order_seq_cst);
         entry.slot_ = &slot;
         return;
       }
@@ -207,10 +227,12 @@ class BasicSubmissionGate {
     overflow_.fetch_add(1, std::memory_order_seq_cst);
   }
   void withdraw(Entry& entry) {
-    if (entry.slot_ != nullptr)
-      entry.slot_->stream.store(kFree, std::memory_order_release);
-    else
+    if (entry.slot_ == nullptr) {
       overflow_.fetch_sub(1, std::memory_order_release);
+      return;
+    }
+    if (entry.context_ != kFree) entry.slot_->context.store(kFree, std::memory_order_relaxed);
+    entry.slot_->stream.store(kFree, std::memory_order_release);
   }
   bool must_wait(const Entry& entry, const SubmittingThread& thread) {
     std::array<Exclusion, Exclusions> found;
@@ -222,18 +244,21 @@ class BasicSubmissionGate {
       }
     }
     for (std::size_t i = 0; i < count; ++i) {
-      if (conflicts(entry.word_, found[i])) return true;
+      if (conflicts(entry, found[i])) return true;
     }
     return false;
   }
   /// Asks the driver about the entry's own stream. What it refuses to say counts as a conflict.
-  static bool conflicts(Word word, const Exclusion& other) {
+  static bool conflicts(const Entry& entry, const Exclusion& other) {
+    const Word word = entry.word_;
     if (word == kEverything) return true;
     const auto stream = reinterpret_cast<Stream>(word);
     // Captured work is for later, and its thread asks no more than this: a capture is lost easily.
     int capturing = kCaptureNone;
     if (other.driver->stream_is_capturing(stream, &capturing) == kSuccess && capturing != kCaptureNone)
       return false;
+    if (other.submits && entry.context_ != kFree && entry.context_ == reinterpret_cast<Word>(other.context))
+      return true;
     const RelaxedCapture relaxed(*other.driver);
     if (other.stream != kEverything) {
       if (is_one_stream(word, other.stream)) return true;
@@ -306,7 +331,9 @@ class BasicSubmissionGate {
       const Word word = slot.stream.load(std::memory_order_seq_cst);
       if (word == kFree || is_own(slot)) continue;
       if (is_legacy(exclusion.stream) || is_one_stream(word, exclusion.stream) ||
-          (is_legacy(word) && !exclusion.non_blocking))
+          (is_legacy(word) && !exclusion.non_blocking) ||
+          (exclusion.context != nullptr &&
+           slot.context.load(std::memory_order_seq_cst) == reinterpret_cast<Word>(exclusion.context)))
         return true;
     }
     return false;
@@ -324,6 +351,16 @@ class BasicSubmissionGate {
       rows_[static_cast<std::size_t>(place)] = {};
       exclusions_.fetch_sub(1, std::memory_order_seq_cst);
     }
+    let_look_again();
+  }
+  void release_context(int place) {
+    {
+      const ScopedLock lock(lock_);
+      rows_[static_cast<std::size_t>(place)].submits = false;
+    }
+    let_look_again();
+  }
+  void let_look_again() {
     ends_.fetch_add(1, std::memory_order_seq_cst);
     if (sleepers_.load(std::memory_order_seq_cst) != 0) Policy::wake(ends_);
   }
@@ -342,7 +379,7 @@ class BasicSubmissionGate {
 
   std::array<Slot, Slots> slots_;
   alignas(64) Atomic<std::uint32_t> exclusions_{0};  ///< read by each entry, written seldom
-  Atomic<std::uint32_t> ends_{0};                    ///< exclusions that have ended: what waits sleep on
+  Atomic<std::uint32_t> ends_{0};  ///< ends of exclusions, and of their conflicts: what waits sleep on
   Atomic<std::uint32_t> sleepers_{0};
   alignas(64) Atomic<std::uint32_t> overflow_{0};  ///< entries without a slot conflict with everything
   BasicSpinLock<Policy> lock_;

@@ -252,8 +252,9 @@ constinit const char* g_log = nullptr;
   if (!pinion::same_build()) return;
   auto& options = *new pinion::Options;  // until the end
   if (pinion::options_from_environment(options) || options.off) return;
-  if (!options.hugepages && options.preregister == 0) return;
-  if (options.preregister != 0 && !pinion::process_arena().reserve(options.preregister, options.hugepages))
+  const bool in_hugepages = options.hugepages == pinion::Hugepages::heap;
+  if (!in_hugepages && options.preregister == 0) return;
+  if (options.preregister != 0 && !pinion::process_arena().reserve(options.preregister, in_hugepages))
     say("pinion: the system has no addresses for the arena: blocks lie in ordinary memory\n");
   pinion::process_arena().alias_segments(options.preregister_alias);
   HugepageHeap& heap = pinion::process_heap();
@@ -261,6 +262,7 @@ constinit const char* g_log = nullptr;
   g_leaves_room.store(options.preregister == 0 && !has_address_limit(), std::memory_order_relaxed);
   if (has_address_limit()) heap.spare_addresses();
   pinion::look_for_transparent_pages();
+  pinion::look_at_overcommit();
   // Before most others, so that this one holds the mutexes while the fewest handlers run.
   ::pthread_atfork([] { pinion::process_heap().before_fork(); },
                    [] { pinion::process_heap().after_fork_in_parent(); },

@@ -19,7 +19,6 @@
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/types.h>
-#include <sys/uio.h>
 #include <ucontext.h>
 
 #include <algorithm>
@@ -32,6 +31,8 @@
 #include "device/verbs/own_verbs_call.h"
 #include "intercept/definitions.h"
 #include "intercept/exports.h"
+#include "monitor/mapping_reader.h"
+#include "monitor/own_process.h"
 #include "monitor/system_call.h"
 #include "placement/arena.h"
 #include "placement/hugepage_heap.h"
@@ -134,8 +135,43 @@ int unmap_parts(Range whole, Range inner) {
   return by_libc({whole.begin, inner.begin});
 }
 
-/// The kernel would leave a hole in the arena, so a copy moves. Of the program's own mappings over those of
-/// the heap, none can.
+/// Whether a copy is as good as the memory itself: what the program has laid over it is private, and of no
+/// file.
+bool is_copyable(Range range) {
+  bool copyable = true;
+  for (Range rest = range; copyable && !rest.empty();) {
+    const Range run = pinion::process_arena().blocks().laid_over(rest);
+    if (run.empty()) break;
+    const bool listed = pinion::for_each_mapping(run, [&](const pinion::Mapping& mapping) {
+      copyable = copyable && mapping.is_private && mapping.inode == 0;
+    });
+    copyable = copyable && listed;
+    rest.begin = run.end;
+  }
+  return copyable;
+}
+
+/// Lets the kernel move what is wholly the program's. It goes aside first, for what leaves the arena at once
+/// would leave a hole there.
+void* move_by_kernel(Range old, std::size_t new_bytes, int flags, void* wanted) {
+  constexpr int kKeepsAddresses = MREMAP_MAYMOVE | MREMAP_DONTUNMAP;
+  void* const at = reinterpret_cast<void*>(old.begin);
+  void* const anywhere = nullptr;
+  void* const aside = g_mremap.get()(at, old.bytes(), old.bytes(), kKeepsAddresses, anywhere);
+  if (aside == MAP_FAILED) return MAP_FAILED;
+  const auto move = [&] { return g_mremap.get()(aside, old.bytes(), new_bytes, flags, wanted); };
+  void* const moved = (flags & MREMAP_FIXED) != 0 ? replace(wanted, new_bytes, move) : move();
+  const int error = errno;
+  if (moved != MAP_FAILED)
+    ::munmap(at, old.bytes());
+  else
+    g_mremap.get()(aside, old.bytes(), old.bytes(), MREMAP_MAYMOVE | MREMAP_FIXED, at);
+  errno = error;
+  return moved;
+}
+
+/// The kernel would leave a hole in the arena, so a copy moves. The kernel alone can move mappings of files,
+/// and shared ones, which the program has laid over the heap's; it refuses ranges that have both.
 void* move_mapping(Range old, std::size_t new_bytes, int flags, void* wanted) {
   const bool fixed = (flags & MREMAP_FIXED) != 0;
   if (!pinion::is_addressable(old.begin, new_bytes) || (fixed && (flags & MREMAP_MAYMOVE) == 0)) {
@@ -147,10 +183,15 @@ void* move_mapping(Range old, std::size_t new_bytes, int flags, void* wanted) {
     if (kept.end != old.end) ::munmap(reinterpret_cast<void*>(kept.end), old.end - kept.end);
     return reinterpret_cast<void*>(old.begin);
   }
-  if ((flags & MREMAP_MAYMOVE) == 0 || !pinion::process_arena().blocks().laid_over(old).empty())
-    return no_memory();
+  if ((flags & MREMAP_MAYMOVE) == 0) return no_memory();
   if (fixed && old.overlaps(Range::of(wanted, new_bytes))) {
     errno = EINVAL;
+    return MAP_FAILED;
+  }
+  if (!is_copyable(old)) {
+    if (pinion::process_arena().blocks().laid_over(old) == old)
+      return move_by_kernel(old, new_bytes, flags, wanted);
+    errno = EFAULT;
     return MAP_FAILED;
   }
   // An own one first: it then takes the wanted place as the kernel checks it.
@@ -243,11 +284,8 @@ bool makes_child(long number, long first, long second) {
       struct {
         std::uint64_t flags, pidfd, child_tid, parent_tid, exit_signal, stack;
       } wanted{};
-      const iovec from{reinterpret_cast<void*>(first), sizeof wanted}, to{&wanted, sizeof wanted};
-      const long self = pinion::raw_system_call(SYS_getpid, {});
-      const long bytes =
-          pinion::raw_system_call(SYS_process_vm_readv, pinion::arguments_of(self, &to, 1, &from, 1, 0));
-      return bytes == static_cast<long>(sizeof wanted) && (wanted.flags & CLONE_VM) == 0 && wanted.stack == 0;
+      return pinion::read_value(static_cast<pinion::Address>(first), wanted) &&
+             (wanted.flags & CLONE_VM) == 0 && wanted.stack == 0;
     }
     default:
       return false;

@@ -15,8 +15,7 @@ const CallPoint& CallLeases::point(int peer) {
 }
 
 bool CallLeases::acquire_in_arena(Range range, Access access, bool arriving) {
-  return nesting_.lease_path().arena_source().try_lease(nesting_.thread(), 0, range, access,
-                                                        slots_[count_].transfer) &&
+  return nesting_.lease_path().arena_source().try_lease(nesting_.thread(), 0, range, access, newest()) &&
          leased(range, arriving);
 }
 
@@ -26,11 +25,12 @@ bool CallLeases::refused(Address begin) {
 }
 
 Transfer& CallLeases::place_for_lease() {
-  if (count_ >= slots_.size()) {
-    if (!more_) more_ = std::make_unique<std::vector<Transfer>>();
-    more_->resize(count_ - slots_.size() + 1);
+  ThreadLeases& leases = t_leases;
+  if (count_ >= leases.slots.size()) {
+    if (leases.more == nullptr) leases.more = new std::vector<Transfer>;
+    leases.more->resize(count_ - leases.slots.size() + 1);
   }
-  return lease(count_);
+  return leases.at(count_);
 }
 
 void CallLeases::acquire(Range range, Access access, int peer, Refusal refusal) {
@@ -44,7 +44,7 @@ void CallLeases::acquire(Range range, Access access, int peer, Refusal refusal) 
     if (part.bytes() > most) [[unlikely]]
       part.end = page_floor(part.begin) + most;
     if (path.acquire(thread, 0, call, part, access, place_for_lease(), refusal)) [[likely]]
-      ++count_;
+      count(count_ + 1);
     if (part.end == range.end) return;
     range.begin = part.end;
   }
@@ -73,12 +73,23 @@ void CallLeases::repeat(const Remembered& remembered) {
 
 template <class Take>
 [[gnu::always_inline]] inline void CallLeases::take_all(Take take) {
-  for (std::size_t at = 0; at < count_; ++at) take(lease(at));
-  count_ = 0;
+  if (!nesting_.holds()) return;
+  for (std::size_t at = 0; at < count_; ++at) take(t_leases.at(at));
+  count(0);
 }
 
 void CallLeases::release() {
-  while (count_ > 0) nesting_.lease_path().release_quickly(nesting_.thread(), lease(--count_));
+  if (!nesting_.holds()) return;
+  while (count_ > 0) {
+    count(count_ - 1);
+    nesting_.lease_path().release_quickly(nesting_.thread(), t_leases.at(count_));
+  }
+}
+
+void end_call_left_behind(ThreadContext& thread) {
+  verbs::t_mpi_call = {};
+  ThreadLeases& leases = t_leases;
+  while (leases.count > 0) leases.path->release_quickly(thread, leases.at(--leases.count));
 }
 
 void CallLeases::move_to(Requests::Key request) {

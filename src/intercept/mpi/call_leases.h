@@ -1,6 +1,7 @@
 // The leases of one MPI call, from the buffers that the wrapper names until the call ends or an object takes
-// them over that waits for the operation's end. Only the outermost call of a thread leases (nesting.h). Lives
-// in the wrapper's frame; one thread, outside of hooks.
+// them over that waits for the operation's end. Only the outermost call of a thread leases (nesting.h), and
+// the leases lie in memory of the thread, where they outlast a jump out of the call. Lives in the wrapper's
+// frame; one thread, outside of hooks.
 #pragma once
 
 #include <algorithm>
@@ -18,6 +19,24 @@
 #include "intercept/verbs/call_context.h"
 
 namespace pinion::mpi {
+
+/// Room for a lease; made when one is taken.
+union LeaseSlot {
+  constexpr LeaseSlot() : unused() {}
+  char unused;
+  Transfer transfer;
+};
+
+/// The leases of the call that the thread is in.
+struct ThreadLeases {
+  std::size_t count = 0;                  ///< first in `slots`
+  LeasePath* path = nullptr;              ///< which has given them
+  std::vector<Transfer>* more = nullptr;  ///< of blocks that lie far apart; made at the first of them
+  std::array<LeaseSlot, 4> slots{};       ///< the most buffers of a call, and blocks of a small datatype
+
+  Transfer& at(std::size_t i) { return i < slots.size() ? slots[i].transfer : (*more)[i - slots.size()]; }
+};
+[[gnu::tls_model("initial-exec")]] inline constinit thread_local ThreadLeases t_leases{};
 
 class CallLeases {
  public:
@@ -58,12 +77,11 @@ class CallLeases {
   [[gnu::always_inline]] bool acquire_quickly(Range range, Access access, bool arriving = false) {
     LeasePath& path = nesting_.lease_path();
     if (arriving && (!path.options().receives_arrived || path.is_pressed(0))) return false;
-    if (count_ >= slots_.size()) return false;
+    if (count_ >= t_leases.slots.size()) return false;
     if (path.arena_source().holds(range.begin)) [[unlikely]]
       return acquire_in_arena(range, access, arriving);
     using Quick = RegistrySource::Quick;
-    const Quick quick =
-        path.registry_source().acquire_quickly(nesting_.thread(), 0, range, access, slots_[count_].transfer);
+    const Quick quick = path.registry_source().acquire_quickly(nesting_.thread(), 0, range, access, newest());
     if (quick == Quick::rest) [[unlikely]]
       return refused(range.begin);
     return quick == Quick::done && leased(range, arriving);
@@ -75,9 +93,10 @@ class CallLeases {
   /// True while a receive's length is to be learnt: by received(), or by the request.
   bool awaits_length() const { return receive_.under_way(); }
   void received(std::uint64_t bytes) {
-    Transfer& newest = lease(count_ > 0 ? count_ - 1 : 0);
+    if (!nesting_.holds()) return;
+    Transfer& newest = t_leases.at(count_ > 0 ? count_ - 1 : 0);
     if (receive_.end(nesting_.thread(), nesting_.lease_path(), static_cast<std::int64_t>(bytes), newest))
-      --count_;
+      count(count_ - 1);
   }
 
   /// Gives all leases back, for a call that names its buffers once more.
@@ -94,25 +113,22 @@ class CallLeases {
   }
 
  private:
-  /// Made when a lease is taken.
-  union Slot {
-    Slot() {}
-    Transfer transfer;
-  };
-
+  /// Room for the next lease of acquire_quickly().
+  Transfer& newest() const { return t_leases.slots[count_].transfer; }
+  void count(std::size_t leases) {
+    t_leases.path = &nesting_.lease_path();
+    t_leases.count = count_ = leases;
+  }
   /// The parts of acquire_quickly() that a hit in the registry does without.
   bool acquire_in_arena(Range range, Access access, bool arriving);
   bool refused(Address begin);
   /// Counts the lease that acquire_quickly() has made.
   bool leased(Range range, bool arriving) {
-    ++count_;
+    count(count_ + 1);
     if (arriving) receive_.begin_whole(range.bytes());
     return true;
   }
   Transfer& place_for_lease();
-  Transfer& lease(std::size_t at) {
-    return at < slots_.size() ? slots_[at].transfer : (*more_)[at - slots_.size()];
-  }
   /// The call with a peer, for a record.
   const CallPoint& point(int peer);
   /// Tells the call's context to libraries below.
@@ -127,14 +143,12 @@ class CallLeases {
   CallKind kind_;
   bool told_ = false;      ///< verbs::t_mpi_call is this call
   bool stamped_ = false;   ///< point_ is set
-  std::size_t count_ = 0;  ///< leases, first in slots_
+  std::size_t count_ = 0;  ///< that of t_leases, while nesting_ holds
   Receive receive_;
   Nesting nesting_;
-  std::unique_ptr<std::vector<Transfer>> more_;  ///< of blocks that lie far apart
   union {
     CallPoint point_;
   };
-  std::array<Slot, 4> slots_;  ///< the most buffers of a call, and blocks of a small datatype
 };
 
 }  // namespace pinion::mpi

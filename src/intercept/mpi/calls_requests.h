@@ -50,7 +50,7 @@ int Startall(int n, Request* requests) {
 [[gnu::noinline]] inline int complete_by_wait(int (*next)(Request*, Status*), Request* request,
                                               Status* status) {
   Completions done(request, 1, status);
-  const int result = next(request, done.statuses());
+  const int result = done.call([&] { return next(request, done.statuses()); });
   result == kSuccess ? done.all() : done.gone();
   return result;
 }
@@ -63,7 +63,7 @@ int Wait(Request* request, Status* status) {
 [[gnu::noinline]] inline int complete_by_test(int (*next)(Request*, int*, Status*), Request* request,
                                               int* flag, Status* status) {
   Completions done(request, 1, status);
-  const int result = next(request, flag, done.statuses());
+  const int result = done.call([&] { return next(request, flag, done.statuses()); });
   if (result != kSuccess) {
     done.gone();
   } else if (*flag) {
@@ -81,7 +81,7 @@ int Test(Request* request, int* flag, Status* status) {
 [[gnu::noinline]] inline int complete_by_waitall(int (*next)(int, Request*, Status*), int n,
                                                  Request* requests, Status* statuses) {
   Completions done(requests, n, statuses);
-  const int result = next(n, requests, done.statuses());
+  const int result = done.call([&] { return next(n, requests, done.statuses()); });
   result == kSuccess ? done.all() : done.gone();
   return result;
 }
@@ -95,7 +95,7 @@ int Waitall(int n, Request* requests, Status* statuses) {
 [[gnu::noinline]] inline int complete_by_testall(int (*next)(int, Request*, int*, Status*), int n,
                                                  Request* requests, int* flag, Status* statuses) {
   Completions done(requests, n, statuses);
-  const int result = next(n, requests, flag, done.statuses());
+  const int result = done.call([&] { return next(n, requests, flag, done.statuses()); });
   if (result != kSuccess) {
     done.gone();
   } else if (*flag) {
@@ -113,7 +113,7 @@ int Testall(int n, Request* requests, int* flag, Status* statuses) {
 [[gnu::noinline]] inline int complete_by_waitany(int (*next)(int, Request*, int*, Status*), int n,
                                                  Request* requests, int* index, Status* status) {
   Completions done(requests, n, status);
-  const int result = next(n, requests, index, done.statuses());
+  const int result = done.call([&] { return next(n, requests, index, done.statuses()); });
   result == kSuccess ? done.finished(*index, 0) : done.gone();
   return result;
 }
@@ -127,7 +127,7 @@ int Waitany(int n, Request* requests, int* index, Status* status) {
 [[gnu::noinline]] inline int complete_by_testany(int (*next)(int, Request*, int*, int*, Status*), int n,
                                                  Request* requests, int* index, int* flag, Status* status) {
   Completions done(requests, n, status);
-  const int result = next(n, requests, index, flag, done.statuses());
+  const int result = done.call([&] { return next(n, requests, index, flag, done.statuses()); });
   if (result != kSuccess) {
     done.gone();
   } else if (*flag) {
@@ -146,7 +146,7 @@ int Testany(int n, Request* requests, int* index, int* flag, Status* status) {
                                                   Request* requests, int* done_count, int* indices,
                                                   Status* statuses) {
   Completions done(requests, n, statuses);
-  const int result = next(n, requests, done_count, indices, done.statuses());
+  const int result = done.call([&] { return next(n, requests, done_count, indices, done.statuses()); });
   result == kSuccess ? done.some(*done_count, indices) : done.gone();
   return result;
 }

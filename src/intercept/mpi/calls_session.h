@@ -6,20 +6,20 @@
 #include "intercept/mpi/entries.h"
 #include "intercept/mpi/groups.h"
 #include "intercept/mpi/session.h"
+#include "monitor/open_frame.h"
 
 namespace pinion::mpi::PINION_MPI_ABI {
 
-/// Whether the thread is inside such a call; the engine, which could answer, runs later.
-inline thread_local bool t_in_lifecycle = false;
+/// The outermost such call that the thread is in; the engine, which could answer, runs later.
+inline constinit thread_local const void* t_lifecycle_call = nullptr;
 
 template <class Call>
 int outermost(Call call, void (*before)(), void (*after)()) {
-  if (t_in_lifecycle) return call();
-  t_in_lifecycle = true;
+  OpenFrame frame;
+  if (frame.open(t_lifecycle_call) == OpenFrame::Opened::inside) return call();
   before();
   const int result = call();
   if (result == kSuccess) after();
-  t_in_lifecycle = false;
   return result;
 }
 

@@ -35,6 +35,21 @@ class Completions {
   /// The statuses for MPI to fill in: the program's own, or ours where the program ignores them.
   Status* statuses() const { return statuses_; }
 
+  /// Makes the call. If an error handler of the program's throws out of it, requests that MPI has ended are
+  /// complete.
+  template <class Call>
+  int call(Call call) {
+    struct Left {
+      ~Left() {
+        if (completions != nullptr) completions->gone();
+      }
+      Completions* completions;
+    } left{this};
+    const int result = call();
+    left.completions = nullptr;
+    return result;
+  }
+
   /// Request number i is complete; statuses()[at] is its status.
   void finished(int i, int at) {
     if (i < 0 || i >= n_) return;

@@ -98,6 +98,7 @@ pinion_mpi_first_call:
   movups %xmm5, 80(%rsp)
   movups %xmm6, 96(%rsp)
   movups %xmm7, 112(%rsp)
+  movq 200(%rsp), %rdi
   call pinion_mpi_recognise
   movups (%rsp), %xmm0
   movups 16(%rsp), %xmm1
@@ -132,6 +133,7 @@ pinion_mpi_first_call:
   stp q2, q3, [sp, #128]
   stp q4, q5, [sp, #160]
   stp q6, q7, [sp, #192]
+  mov x0, x30
   bl pinion_mpi_recognise
   ldp x0, x1, [sp, #16]
   ldp x2, x3, [sp, #32]

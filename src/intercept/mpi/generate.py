@@ -347,4 +347,5 @@ def main():
         write_build(functions, Path(sys.argv[2]))
 
 
-main()
+if __name__ == "__main__":
+    main()

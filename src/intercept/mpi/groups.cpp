@@ -3,7 +3,7 @@
 #include <numeric>
 #include <vector>
 
-#include "base/mutex.h"
+#include "base/process_mutex.h"
 
 namespace pinion::mpi::PINION_MPI_ABI {
 
@@ -116,8 +116,8 @@ const Members* known_members_of(Comm comm) {
 const Members& members_of(Comm comm) {
   if (const Members* const known = known_members_of(comm)) return *known;
   // MPI deletes an attribute when it gets another one, which other threads may read. So the first one stays.
-  static constinit Mutex first;
-  const MutexLock lock(first);
+  static constinit ProcessMutex first;
+  const ProcessLock lock(first);
   if (const Members* const known = known_members_of(comm)) return *known;
   Group group;
   (is_inter(comm) ? library().comm_remote_group : library().comm_group)(comm, &group);

@@ -8,7 +8,7 @@
 #include <array>
 #include <atomic>
 
-#include "base/mutex.h"
+#include "base/process_mutex.h"
 
 namespace pinion::mpi::PINION_MPI_ABI {
 
@@ -123,7 +123,7 @@ struct Kept {
 };
 constexpr std::size_t kPlaces = 128;
 
-constinit Mutex g_mutex;
+constinit ProcessMutex g_mutex;
 constinit std::atomic<bool> g_any_kept{false};
 
 Kept& place_of(std::uintptr_t key) REQUIRES(g_mutex) {
@@ -137,12 +137,12 @@ Kept& place_of(std::uintptr_t key) REQUIRES(g_mutex) {
 Runs runs_of(Datatype type, const Layout& layout) {
   const std::uintptr_t key = key_of(type);
   {
-    const MutexLock lock(g_mutex);
+    const ProcessLock lock(g_mutex);
     const Kept& kept = place_of(key);
     if (kept.type == key) return kept.runs;
   }
   Runs runs = decode(type, layout);
-  const MutexLock lock(g_mutex);
+  const ProcessLock lock(g_mutex);
   place_of(key) = {key, runs};
   g_any_kept.store(true, std::memory_order_relaxed);
   return runs;
@@ -151,7 +151,7 @@ Runs runs_of(Datatype type, const Layout& layout) {
 void forget_runs(Datatype type) {
   if (!g_any_kept.load(std::memory_order_relaxed)) return;
   Kept old;
-  const MutexLock lock(g_mutex);
+  const ProcessLock lock(g_mutex);
   Kept& kept = place_of(key_of(type));
   if (kept.type == key_of(type)) std::swap(old, kept);
 }

@@ -3,7 +3,7 @@
 #include <dlfcn.h>
 #include <link.h>
 
-#include "intercept/elf_object.h"
+#include "base/elf_object.h"
 #include "intercept/exports.h"
 #include "intercept/mpi/entries.h"
 #include "intercept/visible_names.h"

@@ -3,10 +3,13 @@
 #include <dlfcn.h>
 #include <pthread.h>
 
+#include <atomic>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
 
+#include "base/process.h"
+#include "base/warning.h"
 #include "engine/engine_options.h"
 #include "intercept/exports.h"
 #include "intercept/mpi/abi_mpich.h"
@@ -25,7 +28,16 @@ namespace {
 
 pthread_once_t g_once = PTHREAD_ONCE_INIT;
 
-/// The family of MPICH lacks a symbol of its own in all its members, so the library's name decides.
+/// Whether the library that has `code` has the ABI of the MPI standard (MPI 5): all handles are pointers,
+/// with values of its own. Its name and its symbols tell: MPICH's own ABI has the calls about ABIs, too,
+/// beside Fortran's statuses, which the standard's leaves to another library.
+bool is_standard_abi(std::string_view name, const void* code) {
+  if (name.starts_with("libmpi_abi")) return true;
+  return definition_beside(code, "PMPI_Abi_get_version") != nullptr &&
+         definition_beside(code, "PMPI_Status_c2f") == nullptr;
+}
+
+/// The family of MPICH lacks a symbol of its own in all its members, so the library's version decides.
 bool is_mpich_abi(void* library) {
   const auto version =
       reinterpret_cast<int (*)(char*, int*)>(real_dlsym()(library, "PMPI_Get_library_version"));
@@ -51,36 +63,52 @@ extern "C" [[gnu::visibility("hidden"), gnu::used, noreturn]] void pinion_mpi_un
 }
 extern "C" void pinion_mpi_undefined_entry();
 
-void recognise() {
-  void* library = library_that_defines("PMPI_Init");
-  for (std::size_t i = 0; i < kEntryCount; ++i) {
-    g_next[i] = real_dlsym()(RTLD_NEXT, kEntryNames[i]);
-    // The library may have been loaded for its user alone (RTLD_LOCAL).
-    if (!g_next[i] && library) g_next[i] = real_dlsym()(library, kEntryNames[i]);
+/// An MPI of another family is left alone, and so is any MPI where Pinion is off.
+bool is_off() {
+  Options options;
+  return !same_build_or_say_so() || (!options_from_environment(options) && options.off);
+}
+
+/// The wrappers for the library that has `code`; null, after a line that says why: it is left alone.
+const Front* front_of(const void* code) {
+  const char* const file = file_around(code);
+  const std::string_view path = file;
+  const std::string_view name = path.substr(path.rfind('/') + 1);
+  if (is_standard_abi(name, code)) {
+    if (job_place().rank <= 0)
+      warn("%s has the ABI of the MPI standard: its calls are not looked at", name.data());
+    return nullptr;
   }
-  const Front* front = library ? front_for(library) : nullptr;
-  if (front) front->attach(library);
-  // An MPI of another family is left alone, and so is any MPI where Pinion is off.
-  const auto is_off = [] {
-    Options options;
-    return !options_from_environment(options) && options.off;
-  };
-  const bool off = !same_build_or_say_so() || is_off();
+  // It stays loaded: the entries lead into it.
+  void* const library = ::dlopen(file, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+  const Front* const front = library != nullptr ? front_for(library) : nullptr;
+  if (front != nullptr)
+    front->attach(library);
+  else
+    std::fprintf(stderr,
+                 "pinion: this MPI has neither Open MPI's ABI nor MPICH's: its calls are not looked at\n");
+  return front;
+}
+
+void recognise(const void* caller) {
+  const void* const code = definition_for(caller, "PMPI_Init");
+  definitions_for(caller, kEntryNames, g_next);
+  const Front* const front = code != nullptr && !is_off() ? front_of(code) : nullptr;
   for (std::size_t i = 0; i < kEntryCount; ++i) {
-    void* entry = front && !off ? front->wrappers[i] : g_next[i];
+    void* entry = front != nullptr ? front->wrappers[i] : g_next[i];
     if (!g_next[i]) entry = reinterpret_cast<void*>(pinion_mpi_undefined_entry);
     __atomic_store_n(&pinion_mpi_entries[i], entry, __ATOMIC_RELEASE);
   }
-  if (!front && library)
-    std::fprintf(stderr,
-                 "pinion: this MPI has neither Open MPI's ABI nor MPICH's: its calls are not looked at\n");
 }
 
 }  // namespace
 
-/// The first call of any name comes here, with the program's registers saved.
-extern "C" [[gnu::visibility("hidden"), gnu::used]] void pinion_mpi_recognise() {
-  pthread_once(&g_once, recognise);
+/// The first call of any name comes here, with the program's registers saved. The caller tells which of
+/// several MPIs is meant.
+extern "C" [[gnu::visibility("hidden"), gnu::used]] void pinion_mpi_recognise(const void* caller) {
+  static constinit std::atomic<const void*> any_caller{nullptr};
+  any_caller.store(caller);
+  pthread_once(&g_once, [] { recognise(any_caller.load()); });
 }
 
 }  // namespace pinion::mpi

@@ -6,14 +6,16 @@
 #include <initializer_list>
 #include <string>
 
-#include "base/mutex.h"
 #include "base/process.h"
+#include "base/process_mutex.h"
 #include "base/shown_text.h"
 #include "base/warning.h"
 #include "engine/acts.h"
 #include "engine/engine.h"
+#include "engine/thread_end.h"
 #include "intercept/mpi/freed_requests.h"
 #include "intercept/mpi/holdings.h"
+#include "intercept/mpi/nesting.h"
 #include "intercept/mpi/requests.h"
 
 namespace pinion::mpi {
@@ -46,7 +48,7 @@ void print_summary(const runlog::Counters& c, double seconds, bool measured, con
 }
 
 // MPI sessions may begin and end in any thread.
-Mutex g_mutex;
+ProcessMutex g_mutex;
 int g_sessions GUARDED_BY(g_mutex) = 0;
 int g_runs GUARDED_BY(g_mutex) = 0;
 bool g_joined GUARDED_BY(g_mutex) = false;
@@ -61,7 +63,7 @@ bool g_summary GUARDED_BY(g_mutex) = false;
 }  // namespace
 
 void begin_session(bool spawned) {
-  const MutexLock lock(g_mutex);
+  const ProcessLock lock(g_mutex);
   if (g_sessions++ > 0) return;
   Options options;
   Error error = options_from_environment(options);
@@ -78,6 +80,7 @@ void begin_session(bool spawned) {
   if (error && error.code == EAGAIN) return warn("%s; it runs without Pinion", error.message);
   if (error) refuse(place.rank, error);
   const char* summary = std::getenv("PINION_SUMMARY");
+  watch_thread_ends(end_call_left_behind);
   g_joined = true;
   g_summary = place.rank == 0 && summary && *summary == '1';
   g_started = monotonic_now();
@@ -95,7 +98,7 @@ bool intranode_is_off() {
 }
 
 void end_session() {
-  const MutexLock lock(g_mutex);
+  const ProcessLock lock(g_mutex);
   if (g_sessions == 0 || --g_sessions > 0 || !g_joined) return;
   g_joined = false;
   g_least_bytes.store(kNothing, std::memory_order_relaxed);

@@ -9,8 +9,8 @@
 #include <utility>
 
 #include "base/clock.h"
-#include "base/mutex.h"
 #include "base/process.h"
+#include "base/process_mutex.h"
 #include "base/units.h"
 #include "base/warning.h"
 #include "device/kernel/memlock.h"
@@ -18,6 +18,7 @@
 #include "engine/acts.h"
 #include "engine/engine.h"
 #include "engine/fault_in_by_threads.h"
+#include "engine/make_room.h"
 #include "intercept/same_build.h"
 #include "intercept/verbs/call_context.h"
 #include "intercept/verbs/callers.h"
@@ -27,6 +28,8 @@
 namespace pinion::verbs {
 
 namespace {
+
+using runlog::PassedFor;
 
 constexpr int kRemoteWrites = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
 constexpr int kRemote = kRemoteWrites | IBV_ACCESS_REMOTE_READ;
@@ -41,10 +44,21 @@ constinit OwnRegistrations g_own;
 
 // ---- the engine's life ----
 
-constinit Mutex g_starting;
+constinit ProcessMutex g_starting;
 constinit std::atomic<LeasePath*> g_leases{nullptr};
 constinit std::atomic<bool> g_off{false};     ///< everything passes by
 constinit std::atomic<bool> g_forked{false};  ///< the handles are the parent's
+
+/// The leases of handles that the program has as it ends get their records: without them its memory would
+/// count as registered, and as used by nobody. The leases stay: a device may still use the memory.
+void write_open_leases() {
+  LeasePath* const leases = LeasePath::running();
+  ThreadContext* const thread = this_thread();
+  if (leases == nullptr || thread == nullptr || g_forked.load(std::memory_order_acquire)) return;
+  g_handles.for_each_held([&](const Backing& backing) {
+    if (backing.transfer.active) leases->registry_source().note_open(*thread, backing.transfer);
+  });
+}
 
 Error start(LeasePath*& leases) {
   if (!same_build_or_say_so()) return {};
@@ -63,7 +77,10 @@ Error start(LeasePath*& leases) {
     g_forked.store(true);
   });
   if (handler != 0) return Error::make(handler, "no memory for a fork handler");
-  std::atexit(Engine::stop_at_exit);
+  std::atexit([] {
+    write_open_leases();
+    Engine::stop_at_exit();
+  });
   return {};
 }
 
@@ -72,7 +89,7 @@ LeasePath* running_leases() {
   if (g_off.load(std::memory_order_acquire)) return nullptr;
   LeasePath* leases = g_leases.load(std::memory_order_acquire);
   if (leases == nullptr) [[unlikely]] {
-    const MutexLock lock(g_starting);
+    const ProcessLock lock(g_starting);
     leases = g_leases.load(std::memory_order_acquire);
     if (leases == nullptr && !g_off.load()) {
       if (const Error error = start(leases))
@@ -102,11 +119,13 @@ bool is_plain(const Asked& asked) {
   return (asked.access & kRemoteWrites) == 0 || (asked.access & IBV_ACCESS_LOCAL_WRITE) != 0;
 }
 
-/// Whether a key is allowed to outlive its deregistration.
-bool may_be_kept(const Asked& asked, const Options& options, const EntryFrame& entry) {
-  if ((asked.access & kRemote) == 0) return true;  // of no use to peers
-  if (options.remote_keys != RemoteKeys::automatic) return options.remote_keys == RemoteKeys::shared;
-  return caches_itself(entry.return_address);
+/// Whether a key is allowed to outlive its deregistration. Rights make no difference: a posted receive or
+/// send carries a local key, and a peer's message completes it.
+bool may_be_kept(const LeasePath& leases, const Caller& caller) {
+  if (!leases.registers()) return true;  // observed: each registration is the library's own
+  const RemoteKeys keys = leases.options().remote_keys;
+  if (keys != RemoteKeys::automatic) return keys == RemoteKeys::shared;
+  return caller.caches_itself;
 }
 
 CallPoint call_point(ThreadContext& thread, const EntryFrame& entry) {
@@ -123,12 +142,13 @@ void report_refusal(const LeasePath& leases, const Error& why, std::size_t bytes
   if (said.exchange(true)) return;
   const Budget& budget = leases.budget();
   const Limits& limits = budget.limits();
-  const bool by_count = budget.regions() >= limits.regions;
-  const std::string most = by_count ? std::to_string(limits.regions) + " regions" : format_size(limits.bytes);
+  const std::uint64_t regions = budget.most_regions();
+  const bool by_count = budget.regions() >= regions;
+  const std::string most = by_count ? std::to_string(regions) + " regions" : format_size(limits.bytes);
   warn(
       "%s (%s) hold no further registration of the program's: what exceeds them is "
       "registered as without Pinion (said once)",
-      most.c_str(), by_count ? "--limit-regions" : limits.bytes_from.c_str());
+      most.c_str(), by_count ? budget.regions_from() : limits.bytes_from.c_str());
 }
 
 /// All that is registered is in use: no retention helps, but a limit or smaller pools.
@@ -160,15 +180,18 @@ bool leases_in_arena(LeasePath& leases, ThreadContext& thread, int domain, Range
   return leases.arena_source().lease(thread, domain, range, access, backing.transfer);
 }
 
-/// Finds something to stand behind a handle. False: nothing has happened.
-bool back(const Library& library, const Asked& asked, const EntryFrame& entry, Backing& backing) {
-  if (OwnVerbsCall::now() || !is_plain(asked)) return false;
+/// Finds something to stand behind a handle. PassedFor: nothing has happened.
+std::optional<PassedFor> back(const Caller& caller, const Asked& asked, const EntryFrame& entry,
+                              Backing& backing) {
+  if (OwnVerbsCall::now() || !is_plain(asked)) return PassedFor::kind;
   LeasePath* const leases = running_leases();
-  if (leases == nullptr || !may_be_kept(asked, leases->options(), entry)) return false;
+  if (leases == nullptr) return PassedFor::room;
+  if (!may_be_kept(*leases, caller)) return PassedFor::keys;
   ThreadContext* const thread = this_thread();
-  const int domain =
-      thread ? g_domains.domain(leases->domains(), asked.pd, asked.access & ~IBV_ACCESS_LOCAL_WRITE) : -1;
-  if (domain < 0) return false;
+  const int domain = thread ? g_domains.domain(leases->domains(), asked.pd,
+                                               asked.access & ~IBV_ACCESS_LOCAL_WRITE, caller.library)
+                            : -1;
+  if (domain < 0) return PassedFor::device;
   const Access local = (asked.access & IBV_ACCESS_LOCAL_WRITE) != 0 ? Access::write : Access::read;
   const Range range = Range::of(asked.address, asked.bytes);
   backing.has_peers = (asked.access & kRemote) != 0 && leases->registers();
@@ -181,7 +204,7 @@ bool back(const Library& library, const Asked& asked, const EntryFrame& entry, B
   backing.domain = domain;
   if (leases_in_arena(*leases, *thread, domain, range, local, backing)) {
     backing.access = asked.access;
-    return true;
+    return std::nullopt;
   }
   if (leases->registers()) fault_in_before(asked);
   if (!leases->registry_source().acquire(
@@ -190,17 +213,17 @@ bool back(const Library& library, const Asked& asked, const EntryFrame& entry, B
     if (std::exchange(backing.has_peers, false))
       meter.program_was_refused(range.to_pages(), RealClock().now());
     report_refusal(*leases, why, asked.bytes);
-    return false;
+    return PassedFor::room;
   }
   backing.access = asked.access;
   backing.real = nullptr;
-  if (backing.transfer.region() != nullptr) return true;
+  if (backing.transfer.region() != nullptr) return std::nullopt;
   // Retention observe: the program's own registration, whose time is recorded.
   const OwnVerbsCall own_call;
-  backing.real = library.reg_mr(asked.pd, asked.address, asked.bytes, asked.access);
-  if (backing.real != nullptr) return true;
+  backing.real = caller.next.reg_mr(asked.pd, asked.address, asked.bytes, asked.access);
+  if (backing.real != nullptr) return std::nullopt;
   leases->release(*thread, backing.transfer);
-  return false;
+  return PassedFor::room;
 }
 
 std::uint64_t pages_of(const void* address, std::size_t bytes) {
@@ -214,10 +237,11 @@ void end_own(std::uint64_t bytes) {
 }
 
 /// An error leaves everything as it was.
-int give_back(const Library& library, Backing& backing) {
+int give_back(Address return_address, Backing& backing) {
   if (backing.real != nullptr) {
     const OwnVerbsCall own_call;
-    if (const int error = library.dereg_mr(backing.real)) return error;
+    if (const int error = caller_at(return_address, backing.real->context).next.dereg_mr(backing.real))
+      return error;
     backing.real = nullptr;
   }
   if (backing.own_bytes != 0) end_own(std::exchange(backing.own_bytes, 0));
@@ -256,18 +280,18 @@ void fill(ibv_mr& mr, const Asked& asked, const Backing& backing) {
 }
 
 void count_strict(ThreadContext* thread, const OwnRegistration& own, Ticks begin) {
-  if (own.strict && thread != nullptr) thread->strict_ticks.add(ticks_now() - begin);
+  if (own.why == PassedFor::keys && thread != nullptr) thread->passed.strict_ticks.add(ticks_now() - begin);
 }
 
 /// Nothing where the registration is not known.
-std::optional<int> deregister_own(const Library& library, ibv_mr* mr) {
+std::optional<int> deregister_own(Address return_address, ibv_mr* mr) {
   if (g_forked.load(std::memory_order_acquire)) return std::nullopt;
   // This comes before the library frees it: another thread's may get its address.
   const auto own = g_own.take(mr);
   if (!own) return std::nullopt;
   const Ticks begin = ticks_now();
   const OwnVerbsCall own_call;
-  if (const int error = library.dereg_mr(mr)) {
+  if (const int error = caller_at(return_address, mr->context).next.dereg_mr(mr)) {
     if (!g_own.add(mr, *own)) end_own(own->bytes);
     return error;
   }
@@ -278,13 +302,13 @@ std::optional<int> deregister_own(const Library& library, ibv_mr* mr) {
 
 }  // namespace
 
-Passing::Passing(const Asked& asked, const EntryFrame& entry) : caller_(entry.return_address) {
+Passing::Passing(const Asked& asked, PassedFor why, const EntryFrame& entry)
+    : return_address_(entry.return_address) {
   LeasePath* const leases = leases_that_run();
   if (leases == nullptr || asked.pd == nullptr || !leases->registers()) return;
   thread_ = this_thread();
   if (thread_ == nullptr) return;
-  counted_ = {asked.pd->context, pages_of(asked.address, asked.bytes),
-              is_plain(asked) && !may_be_kept(asked, leases->options(), entry)};
+  counted_ = {asked.pd->context, pages_of(asked.address, asked.bytes), why};
   leases->own_registrations().begin(*thread_, counted_.bytes);
   fault_in_before(asked);
   begin_ = ticks_now();
@@ -293,11 +317,20 @@ Passing::Passing(const Asked& asked, const EntryFrame& entry) : caller_(entry.re
 void Passing::refused(int error) {
   if (thread_ == nullptr) return;
   end_own(counted_.bytes);
-  if (error == ENOMEM) report_memlock(counted_.bytes, caller_);
+  if (error == ENOMEM) report_memlock(counted_.bytes, return_address_);
+}
+
+std::uint64_t Passing::made() {
+  if (thread_ == nullptr) return 0;
+  const auto why = static_cast<unsigned>(counted_.why);
+  thread_->passed.counts[why].add(1);
+  thread_->passed.bytes[why].add(counted_.bytes);
+  return counted_.bytes;
 }
 
 void Passing::made(const ibv_mr* mr) {
   if (thread_ == nullptr) return;
+  made();
   count_strict(thread_, counted_, begin_);
   // One that ended in a way that was not met had the same address.
   if (const auto stale = g_own.take(mr)) end_own(stale->bytes);
@@ -306,42 +339,40 @@ void Passing::made(const ibv_mr* mr) {
 
 void own_reregistered(const ibv_mr* mr, int changes, const Asked& changed) {
   if ((changes & IBV_REREG_MR_CHANGE_TRANSLATION) == 0 || g_forked.load(std::memory_order_acquire)) return;
+  const std::uint64_t bytes = pages_of(changed.address, changed.bytes);
+  const auto before = g_own.resize(mr, bytes);
+  if (!before) return;
   LeasePath* const leases = leases_that_run();
   ThreadContext* const thread = this_thread();
-  auto own = g_own.take(mr);
-  if (!own) return;
-  end_own(own->bytes);
-  if (leases == nullptr || thread == nullptr) return;
-  own->bytes = pages_of(changed.address, changed.bytes);
-  leases->own_registrations().begin(*thread, own->bytes);
-  if (!g_own.add(mr, *own)) end_own(own->bytes);
+  if (leases != nullptr && thread != nullptr) leases->own_registrations().begin(*thread, bytes);
+  end_own(*before);
 }
 
-ibv_mr* register_memory(const Library& library, const Asked& asked, const EntryFrame& entry) {
+Answer register_memory(const Caller& caller, const Asked& asked, const EntryFrame& entry) {
   try {
     Backing backing;
-    if (!back(library, asked, entry, backing)) return nullptr;
+    if (const auto why = back(caller, asked, entry, backing)) return {nullptr, *why};
     Handle* const handle = g_handles.take();
     if (handle == nullptr) {
-      give_back(library, backing);
-      return nullptr;
+      give_back(entry.return_address, backing);
+      return {};
     }
     handle->backing = backing;
     fill(handle->mr, asked, backing);
     handle->held.store(asked.pd->context, std::memory_order_release);
-    return &handle->mr;
+    return {&handle->mr};
   } catch (const std::bad_alloc&) {
-    return nullptr;
+    return {};
   }
 }
 
-std::optional<int> deregister_memory(const Library& library, ibv_mr* mr) {
+std::optional<int> deregister_memory(Address return_address, ibv_mr* mr) {
   Handle* const handle = g_handles.find(mr);
-  if (handle == nullptr) return deregister_own(library, mr);
+  if (handle == nullptr) return deregister_own(return_address, mr);
   if (g_forked.load(std::memory_order_acquire)) return 0;
   ibv_context* const context = handle->held.exchange(nullptr, std::memory_order_acq_rel);
   if (context == nullptr) return EINVAL;
-  if (const int error = give_back(library, handle->backing)) {
+  if (const int error = give_back(return_address, handle->backing)) {
     handle->held.store(context, std::memory_order_release);
     return error;
   }
@@ -364,9 +395,30 @@ int failed(int code, int error) {
   return code;
 }
 
+/// The region that a re-registration leaves: a cache has no use for its key, so it goes. From the beginning
+/// it grants no further lease, among them the one that takes its place.
+class Ending {
+ public:
+  explicit Ending(const Backing& backing) : domain_(backing.domain), pages_(backing.range.to_pages()) {
+    const Transfer& transfer = backing.transfer;
+    if (!transfer.active || transfer.in_arena() || transfer.region() == nullptr) return;
+    leases_ = leases_that_run();
+    if (leases_ != nullptr) transfer.region()->word.doom();
+  }
+  /// After the lease was returned.
+  void end() const {
+    ThreadContext* const thread = leases_ != nullptr ? this_thread() : nullptr;
+    if (thread != nullptr) leases_->retirement().let_go_in(*thread, domain_, pages_);
+  }
+
+ private:
+  LeasePath* leases_ = nullptr;  ///< null: no region has to go
+  const int domain_;
+  const Range pages_;
+};
+
 /// Puts something else behind a handle that the caller has taken away from the program.
-int reregister(const Library& library, Handle& handle, int changes, const Asked& changed,
-               const EntryFrame& entry) {
+int reregister(Handle& handle, int changes, const Asked& changed, const EntryFrame& entry) {
   ibv_mr& mr = handle.mr;
   Asked asked = changed;
   if ((changes & IBV_REREG_MR_CHANGE_PD) == 0) asked.pd = mr.pd;
@@ -376,22 +428,25 @@ int reregister(const Library& library, Handle& handle, int changes, const Asked&
     asked.bytes = mr.length;
   }
   asked.iova = reinterpret_cast<Address>(asked.address);
+  const Caller caller = caller_at(entry.return_address, asked.pd->context);
   Backing backing;
-  if (!back(library, asked, entry, backing)) {
+  const Ending ending(handle.backing);
+  if (const auto why = back(caller, asked, entry, backing)) {
     // A handle of ours cannot be bound to a memory window, nor be anything else that the provider looks into.
     if ((asked.access & ~kPlain) != 0) return failed(IBV_REREG_MR_ERR_CMD, EOPNOTSUPP);
-    Passing passing(asked, entry);
+    Passing passing(asked, *why, entry);
     const OwnVerbsCall own_call;
-    backing.real = library.reg_mr(asked.pd, asked.address, asked.bytes, asked.access);
+    backing.real = caller.next.reg_mr(asked.pd, asked.address, asked.bytes, asked.access);
     if (backing.real == nullptr) {
       const int error = errno;
       passing.refused(error);
       return failed(IBV_REREG_MR_ERR_CMD, error);
     }
-    backing.own_bytes = passing.bytes();
+    backing.own_bytes = passing.made();
     backing.access = asked.access;
   }
-  give_back(library, handle.backing);
+  give_back(entry.return_address, handle.backing);
+  ending.end();
   handle.backing = backing;
   fill(mr, asked, backing);
   return 0;
@@ -399,8 +454,7 @@ int reregister(const Library& library, Handle& handle, int changes, const Asked&
 
 }  // namespace
 
-std::optional<int> reregister_memory(const Library& library, ibv_mr* mr, int changes, const Asked& changed,
-                                     const EntryFrame& entry) {
+std::optional<int> reregister_memory(ibv_mr* mr, int changes, const Asked& changed, const EntryFrame& entry) {
   Handle* const handle = g_handles.find(mr);
   if (handle == nullptr) return std::nullopt;
   if (g_forked.load(std::memory_order_acquire) || !is_acceptable(changes, changed))
@@ -408,7 +462,7 @@ std::optional<int> reregister_memory(const Library& library, ibv_mr* mr, int cha
   if (changes == 0) return failed(IBV_REREG_MR_ERR_CMD, EINVAL);  // the kernel's answer
   ibv_context* const context = handle->held.exchange(nullptr, std::memory_order_acq_rel);
   if (context == nullptr) return failed(IBV_REREG_MR_ERR_INPUT, EINVAL);
-  const int result = reregister(library, *handle, changes, changed, entry);
+  const int result = reregister(*handle, changes, changed, entry);
   handle->held.store(result == 0 ? mr->context : context, std::memory_order_release);
   return result;
 }
@@ -424,7 +478,7 @@ void device_ends(ibv_context* context) {
   // Handles that the program still holds end with their device.
   g_handles.take_away(context, [](Handle& handle) {
     handle.backing.real = nullptr;  // left to the kernel, as libibverbs leaves it
-    give_back({}, handle.backing);
+    give_back(0, handle.backing);
     g_handles.put(&handle);
   });
   g_own.take_all(context, [](const OwnRegistration& own) { end_own(own.bytes); });
@@ -433,18 +487,9 @@ void device_ends(ibv_context* context) {
 
 bool make_room() {
   LeasePath* const leases = g_leases.load(std::memory_order_acquire);
-  if (leases == nullptr || leases != LeasePath::running() || leases->budget().bytes() == 0) return false;
+  if (leases == nullptr || leases != LeasePath::running()) return false;
   ThreadContext* const thread = this_thread();
-  if (thread == nullptr) return false;
-  leases->retirement().let_idle_go(*thread);
-  Budget& budget = leases->budget();
-  const Time patience = monotonic_now() + kSecond;
-  while (monotonic_now() < patience) {
-    const std::uint32_t departures = budget.departures().load();
-    if (budget.leaving_regions() == 0) break;
-    budget.departures().wait(departures, patience);
-  }
-  return true;
+  return thread != nullptr && pinion::make_room(*leases, *thread);
 }
 
 }  // namespace pinion::verbs

@@ -3,9 +3,9 @@
 // address, length, protection domain and context that were asked for, and the keys of the region under it.
 //
 // The library itself serves special requests (windows, zero-based, on demand, hugepages, another address for
-// peers), requests that Pinion refuses and, where keys are strict, memory for peers: register_memory() then
-// returns null, and its caller goes on to libibverbs. Such registrations count against the limits too
-// (own_registrations.h).
+// peers), requests that Pinion refuses, and callers that rely on the end of a registration, as those without
+// a cache of their own may: register_memory() then has no handle, and its caller goes on to libibverbs. Such
+// registrations count against the limits too (own_registrations.h).
 //
 // The engine starts at the first registration, which may be before main(), in any thread. It ends as the
 // process exits. In a forked child the parent's handles are inert, and everything passes by. Any thread; not
@@ -18,15 +18,10 @@
 
 #include "callsite/unwind.h"
 #include "engine/thread_context.h"
+#include "intercept/verbs/callers.h"
 #include "intercept/verbs/own_registrations.h"
 
 namespace pinion::verbs {
-
-/// libibverbs' own functions, as far as the front needs them itself.
-struct Library {
-  decltype(&ibv_reg_mr) reg_mr;
-  decltype(&ibv_dereg_mr) dereg_mr;
-};
 
 struct Asked {
   ibv_pd* pd;
@@ -40,31 +35,34 @@ struct Asked {
 /// limit, and it counts until it is deregistered.
 class Passing {
  public:
-  Passing(const Asked& asked, const EntryFrame& entry);
-  /// Then one of these, unless it ends under a handle of ours.
+  Passing(const Asked& asked, runlog::PassedFor why, const EntryFrame& entry);
+  /// Then one of these.
   void made(const ibv_mr* mr);
+  /// Under a handle of ours. Returns the bytes that count; 0 where it is not counted.
+  std::uint64_t made();
   /// `error`: the system's.
   void refused(int error);
-  /// The bytes that count; 0 where it is not counted.
-  std::uint64_t bytes() const { return thread_ != nullptr ? counted_.bytes : 0; }
 
  private:
   ThreadContext* thread_ = nullptr;  ///< null: it is not counted
   OwnRegistration counted_;
-  Address caller_;
+  Address return_address_;
   Ticks begin_ = 0;
 };
 
-/// A handle; or null, and nothing has happened.
-ibv_mr* register_memory(const Library& library, const Asked& asked, const EntryFrame& entry);
+struct Answer {
+  ibv_mr* handle = nullptr;  ///< null: nothing has happened
+  runlog::PassedFor why = runlog::PassedFor::room;
+};
+
+Answer register_memory(const Caller& caller, const Asked& asked, const EntryFrame& entry);
 
 /// The result of ibv_dereg_mr; empty for an unknown handle.
-std::optional<int> deregister_memory(const Library& library, ibv_mr* mr);
+std::optional<int> deregister_memory(Address return_address, ibv_mr* mr);
 
 /// The result of ibv_rereg_mr; empty for an unknown handle. The program's handle stays valid. A refusal
 /// changes nothing.
-std::optional<int> reregister_memory(const Library& library, ibv_mr* mr, int changes, const Asked& changed,
-                                     const EntryFrame& entry);
+std::optional<int> reregister_memory(ibv_mr* mr, int changes, const Asked& changed, const EntryFrame& entry);
 
 /// The library has changed a registration that passed by.
 void own_reregistered(const ibv_mr* mr, int changes, const Asked& changed);

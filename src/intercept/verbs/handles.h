@@ -47,17 +47,33 @@ class Handles {
   /// Takes away from the program the handles that it holds of this device, and calls `f(Handle&)` for each.
   template <class F>
   void take_away(ibv_context* context, F&& f) {
-    for (const auto& place : chunks_) {
-      const Address chunk = place.load(std::memory_order_acquire);
-      for (std::size_t i = 0; chunk != 0 && i < kInChunk; ++i) {
-        Handle& handle = handle_at(chunk, i);
-        ibv_context* expected = context;
-        if (handle.held.compare_exchange_strong(expected, nullptr, std::memory_order_acq_rel)) f(handle);
-      }
-    }
+    for_each([&](Handle& handle) {
+      ibv_context* expected = context;
+      if (handle.held.compare_exchange_strong(expected, nullptr, std::memory_order_acq_rel)) f(handle);
+    });
+  }
+
+  /// Calls `f(const Backing&)` with a copy of the backing of each handle that the program holds. One that
+  /// another thread gives up meanwhile is left out, or is a moment old.
+  template <class F>
+  void for_each_held(F&& f) {
+    for_each([&](Handle& handle) {
+      const ibv_context* const held = handle.held.load(std::memory_order_acquire);
+      if (held == nullptr) return;
+      const Backing backing = handle.backing;
+      if (handle.held.load(std::memory_order_acquire) == held) f(backing);
+    });
   }
 
  private:
+  template <class F>
+  void for_each(F&& f) {
+    for (const auto& place : chunks_) {
+      const Address chunk = place.load(std::memory_order_acquire);
+      for (std::size_t i = 0; chunk != 0 && i < kInChunk; ++i) f(handle_at(chunk, i));
+    }
+  }
+
   static constexpr std::size_t kChunkBytes = std::size_t{256} << 10;  ///< and where a chunk begins
   static constexpr std::size_t kInChunk = kChunkBytes / sizeof(Handle);
   static constexpr std::size_t kPlaces = 8192;  ///< for chunks; half of them are used at most

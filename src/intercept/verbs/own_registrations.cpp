@@ -1,6 +1,7 @@
 #include "intercept/verbs/own_registrations.h"
 
 #include <new>
+#include <utility>
 
 namespace pinion::verbs {
 
@@ -23,6 +24,14 @@ std::optional<OwnRegistration> OwnRegistrations::take(const ibv_mr* mr) {
   const OwnRegistration registration = found->second;
   all_->erase(found);
   return registration;
+}
+
+std::optional<std::uint64_t> OwnRegistrations::resize(const ibv_mr* mr, std::uint64_t bytes) {
+  const MutexLock lock(mutex_);
+  if (all_ == nullptr) return std::nullopt;
+  const auto found = all_->find(mr);
+  if (found == all_->end()) return std::nullopt;
+  return std::exchange(found->second.bytes, bytes);
 }
 
 }  // namespace pinion::verbs

@@ -13,13 +13,14 @@
 #include <unordered_map>
 
 #include "base/mutex.h"
+#include "runlog/format.h"
 
 namespace pinion::verbs {
 
 struct OwnRegistration {
   ibv_context* context = nullptr;
   std::uint64_t bytes = 0;  ///< of whole pages
-  bool strict = false;      ///< Pinion would have answered it, but for its key
+  runlog::PassedFor why = runlog::PassedFor::room;
 };
 
 class OwnRegistrations {
@@ -28,6 +29,8 @@ class OwnRegistrations {
   bool add(const ibv_mr* mr, const OwnRegistration& registration);
   /// Nothing for others.
   std::optional<OwnRegistration> take(const ibv_mr* mr);
+  /// Changes the bytes of one, and returns the earlier ones. Nothing for others.
+  std::optional<std::uint64_t> resize(const ibv_mr* mr, std::uint64_t bytes);
   /// Takes all of the device, and calls f(const OwnRegistration&) for each.
   template <class F>
   void take_all(const ibv_context* context, F&& f) {

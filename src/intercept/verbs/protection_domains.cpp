@@ -2,14 +2,20 @@
 
 #include "base/warning.h"
 #include "device/verbs/verbs.h"
+#include "device/verbs/verbs_library.h"
+#include "intercept/definitions.h"
 
 namespace pinion::verbs {
 
 namespace {
 
-void say_why_not(const Error& error) {
+/// `library`: that of the program's call; null: unknown.
+void say_why_not(const Error& error, const VerbsLibrary* library) {
   static const bool said = [&] {
-    warn("a protection domain is left to the program: %s (said once)", error.message);
+    const void* const code = library != nullptr ? reinterpret_cast<const void*>(library->dereg_mr) : nullptr;
+    const char* const file = code != nullptr ? file_around(code) : "";
+    warn("a protection domain%s%s is left to the program: %s (said once)", *file != '\0' ? " of " : "", file,
+         error.message);
     return true;
   }();
   static_cast<void>(said);
@@ -23,7 +29,8 @@ bool ProtectionDomains::is_now(const Entry& entry, const ibv_pd* pd) const {
   return entry.pd == pd && entry.context == pd->context && entry.handle == pd->handle;
 }
 
-int ProtectionDomains::domain(DomainTable& domains, ibv_pd* pd, int extra_access) {
+int ProtectionDomains::domain(DomainTable& domains, ibv_pd* pd, int extra_access,
+                              const VerbsLibrary* library) {
   const MutexLock lock(mutex_);
   Entry* unused = nullptr;
   for (Entry& entry : entries_) {
@@ -31,17 +38,19 @@ int ProtectionDomains::domain(DomainTable& domains, ibv_pd* pd, int extra_access
     if (entry.pd == nullptr && (unused == nullptr || unused->number < 0)) unused = &entry;
   }
   if (unused == nullptr) {
-    say_why_not(Error::make(ENOSPC, "%d of them are in use, counted with their kinds of remote rights",
-                            kMostDomains));
+    say_why_not(
+        Error::make(ENOSPC, "%d of them are in use, counted with their kinds of remote rights", kMostDomains),
+        library);
     return -1;
   }
-  return aim(domains, *unused, pd, extra_access) ? unused->number : -1;
+  return aim(domains, *unused, pd, extra_access, library) ? unused->number : -1;
 }
 
-bool ProtectionDomains::aim(DomainTable& domains, Entry& entry, ibv_pd* pd, int extra_access) {
-  VerbsDeviceResult made = make_verbs_device(pd, extra_access);
+bool ProtectionDomains::aim(DomainTable& domains, Entry& entry, ibv_pd* pd, int extra_access,
+                            const VerbsLibrary* library) {
+  VerbsDeviceResult made = make_verbs_device(pd, extra_access, library);
   if (made.error) {
-    say_why_not(made.error);
+    say_why_not(made.error, library);
     return false;
   }
   if (entry.number >= 0) {
@@ -53,7 +62,7 @@ bool ProtectionDomains::aim(DomainTable& domains, Entry& entry, ibv_pd* pd, int 
     Error error;
     entry.number = domains.add(std::move(device), error);
     if (entry.number < 0) {
-      say_why_not(error);
+      say_why_not(error, library);
       return false;
     }
   }

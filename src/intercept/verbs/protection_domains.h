@@ -13,12 +13,17 @@
 #include "device/borrowed.h"
 #include "engine/domain_table.h"
 
+namespace pinion {
+struct VerbsLibrary;
+}
+
 namespace pinion::verbs {
 
 class ProtectionDomains {
  public:
   /// The number of the domain for `pd` and these flags of ibv_access_flags; -1 where there can be none.
-  int domain(DomainTable& domains, ibv_pd* pd, int extra_access);
+  /// `library` as make_verbs_device() takes it.
+  int domain(DomainTable& domains, ibv_pd* pd, int extra_access, const VerbsLibrary* library);
 
   /// Deregisters the idle regions of the protection domain's domains, before the program frees it.
   void end(DomainTable& domains, const ibv_pd* pd);
@@ -36,7 +41,7 @@ class ProtectionDomains {
   };
 
   bool is_now(const Entry& entry, const ibv_pd* pd) const;
-  bool aim(DomainTable& domains, Entry& entry, ibv_pd* pd, int extra_access);
+  bool aim(DomainTable& domains, Entry& entry, ibv_pd* pd, int extra_access, const VerbsLibrary* library);
   template <class Ends>
   void end_all(DomainTable& domains, bool closes, Ends ends);
 

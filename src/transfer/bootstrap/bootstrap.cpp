@@ -47,9 +47,6 @@ std::uint64_t checksum(FileHeader header, const void* address) {
   return hash(address, header.address_bytes, hash(&header, sizeof header));
 }
 
-std::string card_name(Peer rank) { return std::to_string(rank) + ".card"; }
-std::string left_name(Peer rank) { return std::to_string(rank) + ".left"; }
-
 /// Processes that see each other's numbers: of one boot and one process namespace.
 std::uint64_t this_node() {
   std::ifstream file("/proc/sys/kernel/random/boot_id");
@@ -165,6 +162,10 @@ Error Directory::open_name(const std::string& path, bool makes) {
   return {};
 }
 
+std::string Directory::name_of(Peer rank, const char* ending) const {
+  return std::to_string(rank) + (job_ == 0 ? "" : "-" + std::to_string(job_)) + ending;
+}
+
 Error Directory::check_vacant(const Card& own) const {
   Card other;
   if (read(card_name(own.rank), other) || other.node != own.node || has_ended(other.process, other.started))
@@ -175,6 +176,14 @@ Error Directory::check_vacant(const Card& own) const {
 
 Error Directory::publish(const Card& card) {
   if (const Error taken = check_vacant(card)) return taken;
+  Error error = write(card);
+  // The last process of a job before may have removed the directory.
+  if (error.code == ENOENT && !(error = open_name(path_, true))) error = write(card);
+  published_ = !error;
+  return error;
+}
+
+Error Directory::write(const Card& card) const {
   const std::string name = card_name(card.rank), fresh = name + ".new", bytes = card_to_bytes(card);
   ::unlinkat(directory_.get(), fresh.c_str(), 0);
   const int file =
@@ -209,7 +218,11 @@ Error Directory::read(const std::string& name, Card& card) const {
   return error;
 }
 
-Error Directory::collect(Peer peers, Duration within, std::vector<Card>& cards) {
+Error Directory::collect(Peer peers, Duration within, std::vector<Card>& cards,
+                         const std::vector<std::uint64_t>& before) {
+  const auto is_before = [&](const Card& card) {
+    return std::find(before.begin(), before.end(), card.token) != before.end();
+  };
   const Time end = monotonic_now() + within;
   const std::uint64_t node = this_node();
   cards.assign(peers, {});
@@ -217,8 +230,10 @@ Error Directory::collect(Peer peers, Duration within, std::vector<Card>& cards) 
     for (Duration nap = 100 * kMicrosecond;; nap = std::min(2 * nap, 20 * kMillisecond)) {
       Card& card = cards[rank];
       Error error = read(card_name(rank), card);
-      const bool stale = !error && card.node == node && has_ended(card.process, card.started);
+      const bool stale =
+          !error && ((card.node == node && has_ended(card.process, card.started)) || is_before(card));
       if (error.code == ENOENT || stale) error = read(left_name(rank), card);
+      if (!error && is_before(card)) error = Error::make(ENOENT, "a card of a job before");
       if (!error) {
         if (Error other = check_card(card, rank, peers))
           return Error::make(other.code, "%s: %s", path_.c_str(), other.message);
@@ -243,13 +258,14 @@ bool Directory::has(const std::string& name) const {
 bool Directory::has_left(Peer rank) const { return has(left_name(rank)); }
 
 void Directory::leave(const Card& own, const std::function<bool(Peer)>& is_gone) {
-  if (directory_.get() < 0) return;
+  if (!published_ || directory_.get() < 0) return;
+  published_ = false;
   ::renameat(directory_.get(), card_name(own.rank).c_str(), directory_.get(), left_name(own.rank).c_str());
   for (Peer rank = 0; rank < own.peers; ++rank)
     if (rank != own.rank && !has_left(rank) && !is_gone(rank)) return;
   for (Peer rank = 0; rank < own.peers; ++rank) {
-    ::unlinkat(directory_.get(), left_name(rank).c_str(), 0);
-    ::unlinkat(directory_.get(), card_name(rank).c_str(), 0);
+    // The card of a peer that has left may be of its next job already.
+    ::unlinkat(directory_.get(), (has_left(rank) ? left_name(rank) : card_name(rank)).c_str(), 0);
   }
   ::rmdir(path_.c_str());
 }

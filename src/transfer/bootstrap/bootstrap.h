@@ -54,26 +54,36 @@ Error check_card(const Card& card, Peer rank, Peer peers);
 
 class Directory {
  public:
+  /// `job`: this job's number among those that meet in the directory. Its cards have names of their own.
+  explicit Directory(unsigned job = 0) : job_(job) {}
+
   /// Opens the first of so many names that is this user's alone, else makes the first that nobody has.
   /// EPERM: others may write there.
   Error open(const std::string& path, unsigned names = 1);
   /// EADDRINUSE: a process of another job has this rank here.
   Error publish(const Card& card);
-  /// All cards, by rank. ETIMEDOUT: one is missing after `within`. Skips cards of an earlier job, whose
-  /// process ended and left its card behind.
-  Error collect(Peer peers, Duration within, std::vector<Card>& cards);
+  /// All cards, by rank. ETIMEDOUT: one is missing after `within`. Skips cards of an earlier job: their
+  /// process has ended, or their tokens are in `before`.
+  Error collect(Peer peers, Duration within, std::vector<Card>& cards,
+                const std::vector<std::uint64_t>& before = {});
   /// Whether a peer has closed its endpoint.
   bool has_left(Peer rank) const;
-  /// Marks this process's card. The last one removes the directory: `is_gone` knows peers that will never
-  /// leave.
+  /// Marks this process's card, if it was published. The last one removes what the job has left, and the
+  /// directory unless another job is there: `is_gone` knows peers that will never leave.
   void leave(const Card& own, const std::function<bool(Peer)>& is_gone);
 
  private:
   Error open_name(const std::string& path, bool makes);
   Error read(const std::string& name, Card& card) const;
   bool has(const std::string& name) const;
+  std::string name_of(Peer rank, const char* ending) const;
+  std::string card_name(Peer rank) const { return name_of(rank, ".card"); }
+  std::string left_name(Peer rank) const { return name_of(rank, ".left"); }
   Error check_vacant(const Card& own) const;
+  Error write(const Card& card) const;
 
+  const unsigned job_;
+  bool published_ = false;
   std::string path_;
   KeptFile directory_;
 };

@@ -16,9 +16,12 @@ Error Meeting::meet(std::uint64_t word, std::vector<std::uint64_t>& words) {
     error = exchange_by_launcher(own_, within_, cards_);
   } else if (!(error = directory_.open(membership_.directory, membership_.names)) &&
              !(error = directory_.publish(own_))) {
-    error = directory_.collect(membership_.peers, within_, cards_);
+    error = directory_.collect(membership_.peers, within_, cards_, job_.tokens_before());
   }
   if (error) return error;
+  std::vector<std::uint64_t> tokens;
+  for (const Card& card : cards_) tokens.push_back(card.token);
+  job_.note_tokens(std::move(tokens));
   for (const Card& card : cards_) words.push_back(card.word);
   return {};
 }

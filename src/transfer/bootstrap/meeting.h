@@ -8,13 +8,18 @@
 #include <vector>
 
 #include "transfer/bootstrap/bootstrap.h"
+#include "transfer/bootstrap/own_jobs.h"
 
 namespace pinion::transfer {
 
 class Meeting {
  public:
   Meeting(const Membership& membership, Duration within)
-      : membership_(membership), within_(within), own_(own_card(membership)) {}
+      : membership_(membership),
+        within_(within),
+        own_(own_card(membership)),
+        job_(membership.directory, membership.rank),
+        directory_(job_.number()) {}
 
   /// The provider and the address are filled in before meet().
   Card& own() { return own_; }
@@ -38,6 +43,7 @@ class Meeting {
   const Membership membership_;
   const Duration within_;
   Card own_;
+  OwnJob job_;
   Directory directory_;
   std::vector<Card> cards_;  ///< all cards, between meet() and take_cards()
 };

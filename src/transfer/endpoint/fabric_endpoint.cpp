@@ -9,6 +9,7 @@
 #include <cstring>
 
 #include "base/held_signals.h"
+#include "monitor/own_threads.h"
 #include "pinion/pinion.h"
 #include "transfer/endpoint/fabric_endpoint_inside.h"
 
@@ -108,10 +109,7 @@ Error OpenEndpoint::connect() {
     helps |= !peers_.at(peer).same_node;
   }
   connected_.store(true);
-  if (helps) {
-    const HeldSignals held;  // the thread runs no handlers of the program's
-    thread_ = std::thread([this] { run(); });
-  }
+  if (helps) thread_ = start_own_thread("pinion-transfer", [this] { run(); });
   return {};
 }
 

@@ -188,6 +188,14 @@ TEST_F(Cli, RunNamesProgramsWithPrivileges) {
   ASSERT_EQ(::chmod(file.c_str(), 04755), 0);
   const Outcome o = pinion({"run", "--", "./privileged"});
   EXPECT_NE(o.err.find("./privileged: it is set-user-ID"), std::string::npos) << o.err;
+  // Where a script starts it, also as the reason that there is no log.
+  std::ofstream(root() / "job") << "#!/bin/sh\n# ./unused\nexec env A=1 ./privileged\n";
+  ASSERT_EQ(::chmod((root() / "job").c_str(), 0755), 0);
+  const Outcome by_script = pinion({"run", "--", "./job"});
+  EXPECT_NE(by_script.err.find("./privileged: it is set-user-ID"), std::string::npos) << by_script.err;
+  EXPECT_NE(by_script.err.find("left a log: ./privileged: it is set-user-ID"), std::string::npos)
+      << by_script.err;
+  EXPECT_EQ(by_script.err.find("did the program use MPI"), std::string::npos) << by_script.err;
 }
 
 // Without its preload library Pinion starts no program: nothing gains more than that.

@@ -147,6 +147,87 @@ TEST_F(Cli, AMissingDirectoryForTemporaryFilesStopsNoRun) {
   ::unsetenv("TMPDIR");
 }
 
+// A run that is killed leaves its temporary log behind. Its owner's next start clears it.
+TEST_F(Cli, LogsOfKilledRunsAreCleared) {
+  install_harmless_preload();
+  const fs::path place = root() / "tmp";
+  fs::create_directories(place);
+  ::setenv("TMPDIR", place.c_str(), 1);
+  const auto directories = [&] {
+    return std::distance(fs::directory_iterator(place), fs::directory_iterator{});
+  };
+  const auto start_one = [&](const std::string& ready) {
+    const pid_t child =
+        start({"run", "--", "sh", "-c", "echo $$ >pid; mv pid " + ready + "; exec sleep 600"});
+    EXPECT_TRUE(pinion::test::eventually([&] { return fs::exists(root() / ready); })) << "it has not begun";
+    return child;
+  };
+  const pid_t dead = start_one("first"), alive = start_one("second");
+  EXPECT_EQ(directories(), 2);
+  std::vector<fs::path> names;
+  for (const auto& entry : fs::directory_iterator(place)) names.push_back(entry.path());
+  ::kill(dead, SIGKILL);
+  finish(dead);
+  ::kill(std::stoi(content_of(root() / "first")), SIGKILL);
+  // The killed run's processes have written this, and one of them still runs.
+  fs::path left;
+  for (const fs::path& name : names) {
+    const int directory = ::open(name.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (::flock(directory, LOCK_EX | LOCK_NB) == 0) left = name;
+    ::close(directory);
+  }
+  ASSERT_FALSE(left.empty()) << "the owner's lock ends with it";
+  write_log(left, 0);
+  fs::create_directory(left / "run-1");
+  std::ofstream(left / "run-1" / "host.123.arena") << "bytes=0\n";
+  const int writes = ::open(first_log(left).c_str(), O_RDONLY | O_CLOEXEC);
+  ASSERT_EQ(::flock(writes, LOCK_SH), 0);
+  EXPECT_EQ(pinion({"run", "--", "true"}).status, 0);
+  EXPECT_EQ(directories(), 2) << "a process goes on to write there";
+  ::close(writes);
+  EXPECT_EQ(pinion({"run", "--", "true"}).status, 0);
+  EXPECT_FALSE(fs::exists(left));
+  EXPECT_EQ(directories(), 1) << "of the run that goes on";
+  ::kill(alive, SIGTERM);
+  finish(alive);
+  EXPECT_EQ(directories(), 0);
+  ::unsetenv("TMPDIR");
+}
+
+TEST_F(Cli, WhatIsNoLogOfADeadRunStays) {
+  install_harmless_preload();
+  const fs::path place = root() / "tmp", elsewhere = root() / "elsewhere";
+  for (const fs::path& directory : {place, elsewhere}) fs::create_directories(directory);
+  ::setenv("TMPDIR", place.c_str(), 1);
+  const auto make = [&](const char* name) {
+    fs::create_directory(place / name);
+    fs::permissions(place / name, fs::perms::owner_all);
+    return place / name;
+  };
+  std::ofstream(elsewhere / "host.123.arena") << "bytes=0\n";
+  fs::create_symlink(elsewhere, place / "pinion-run-linked");
+  std::ofstream(place / "pinion-run-afile") << "mine";
+  std::ofstream(make("pinion-run-letter") / "letter.plog") << "Dear all";
+  std::ofstream(make("pinion-run-notes_") / "notes") << "Dear all";
+  fs::create_directory(make("pinion-run-folder") / "mine");
+  fs::create_symlink(elsewhere, make("pinion-run-inside") / "run-1");
+  write_log(make("pinion-run-other_"), 0);
+  const fs::path log = first_log(place / "pinion-run-other_");
+  fs::rename(log, log.parent_path() / "another-host.0123456789abcdef.plog");
+  make("pinion-run-shared");
+  fs::permissions(place / "pinion-run-shared", fs::perms::all);
+  make("pinion-other");
+  const auto before =
+      std::distance(fs::recursive_directory_iterator(place), fs::recursive_directory_iterator{});
+  make("pinion-run-empty_");
+  EXPECT_EQ(pinion({"run", "--", "true"}).status, 0);
+  EXPECT_FALSE(fs::exists(place / "pinion-run-empty_")) << "of a run that was killed at once";
+  EXPECT_EQ(std::distance(fs::recursive_directory_iterator(place), fs::recursive_directory_iterator{}),
+            before);
+  EXPECT_TRUE(fs::exists(elsewhere / "host.123.arena"));
+  ::unsetenv("TMPDIR");
+}
+
 TEST_F(Cli, ALogDirectoryKeepsTheFilesOfOthers) {
   install_harmless_preload();
   fs::create_directory(root() / "mine");

@@ -104,6 +104,13 @@ const MoreCalls& more_calls() {
     find(calls.stream_destroy, "cuStreamDestroy_v2");
     find(calls.graph_destroy, "cuGraphDestroy");
     find(calls.exec_destroy, "cuGraphExecDestroy");
+    find(calls.wait_event, "cuStreamWaitEvent");
+    find(calls.event_destroy, "cuEventDestroy_v2");
+    find(calls.copy_3d, "cuMemcpy3D_v2");
+    find(calls.copy_3d_async, "cuMemcpy3DAsync_v2");
+    find(calls.array_create, "cuArray3DCreate_v2");
+    find(calls.array_destroy, "cuArrayDestroy");
+    find(calls.batch_3d, "cuMemcpy3DBatchAsync_v2");
     find(calls.push, "cuCtxPushCurrent_v2");
     find(calls.pop, "cuCtxPopCurrent_v2");
     return calls;

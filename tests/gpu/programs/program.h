@@ -13,6 +13,28 @@ namespace pinion::gpu {
 
 inline constexpr std::size_t kKiB = 1024, kMiB = 1024 * kKiB, kGiB = 1024 * kMiB;
 
+/// CUDA_ARRAY3D_DESCRIPTOR.
+struct ArrayShape {
+  std::size_t width = 0, height = 0, depth = 0;
+  int format = 0;
+  unsigned channels = 0, flags = 0;
+};
+
+/// CUDA_MEMCPY3D_BATCH_OP, from memory into an array.
+struct CopyIntoArray {
+  int source_type = 1, source_padding = 0;
+  DevicePointer source = 0;
+  std::size_t row = 0, layer = 0;
+  int location[2] = {0, 0};
+  int target_type = 2, target_padding = 0;
+  void* array = nullptr;
+  std::size_t x = 0, y = 0, z = 0;
+  std::size_t width = 0, height = 0, depth = 0;
+  int access_order = 1;
+  unsigned flags = 0;
+};
+static_assert(sizeof(CopyIntoArray) == 112);
+
 /// Calls that the facts do without; null where the driver lacks them.
 struct MoreCalls {
   Result (*unified)(DevicePointer, DevicePointer, std::size_t) = nullptr;
@@ -22,6 +44,13 @@ struct MoreCalls {
   Result (*stream_destroy)(Stream) = nullptr;
   Result (*graph_destroy)(Graph) = nullptr;
   Result (*exec_destroy)(GraphExec) = nullptr;
+  Result (*wait_event)(Stream, Event, unsigned) = nullptr;
+  Result (*event_destroy)(Event) = nullptr;
+  Result (*copy_3d)(const Copy3D*) = nullptr;
+  Result (*copy_3d_async)(const Copy3D*, Stream) = nullptr;
+  Result (*array_create)(void**, const ArrayShape*) = nullptr;
+  Result (*array_destroy)(void*) = nullptr;
+  Result (*batch_3d)(std::size_t, const CopyIntoArray*, unsigned long long, Stream) = nullptr;
   Result (*push)(Context) = nullptr;
   Result (*pop)(Context*) = nullptr;
 };

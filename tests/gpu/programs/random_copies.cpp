@@ -170,7 +170,8 @@ class Worker {
     make_streams();
     check(driver().allocate(&device_, most_), "cuMemAlloc");
     check(driver().set_bytes(device_, 0, most_), "cuMemsetD8");
-    check(driver().context_synchronize(), "cuCtxSynchronize");
+    // To wait for the whole context would end captures of other threads.
+    check(driver().stream_synchronize(kLegacyStream), "cuStreamSynchronize");
     std::fill(mirror_.begin(), mirror_.end(), 0);
   }
   /// After a reset: device memory, streams, pinned memory and registrations are gone.
@@ -263,16 +264,20 @@ class Worker {
     const std::size_t kind = random_.below(2000);
     if (kind < 720) return to_device(buffer);
     if (kind < 1230) return from_device(buffer);
-    if (kind < 1390) return rows(buffer);
+    if (kind < 1300) return rows(buffer);
+    if (kind < 1350) return layers(buffer);
+    if (kind < 1390) return array(buffer);
     if (kind < 1470) return batch(buffer);
     if (kind < 1510) return between_peers(buffer);
-    if (kind < 1590) return gated(buffer);
+    if (kind < 1570) return gated(buffer);
+    if (kind < 1590) return beside_a_waiting_copy();
     if (kind < 1640) return set_device();
     if (kind < 1720) return renew(buffer);
     if (kind < 1800) return map_anew(buffer);
     if (kind < 1860) return protect(buffer);
     if (kind < 1930) return own_register(buffer);
-    if (kind < 1990) return captured(buffer);
+    if (kind < 1970) return captured(buffer);
+    if (kind < 1990) return captured_by_another(buffer);
     if (kind < 1994) return fork_now(buffer);
     if (kind < 1998) return new_streams();
     other_context(buffer);
@@ -392,6 +397,93 @@ class Worker {
     compare(std::memcmp(buffer.memory, expected_.data(), part.bytes) == 0, "rows from the GPU", buffer, part);
   }
 
+  /// A copy of layers, to the GPU or from it. What lies between them and their rows stays as it was.
+  void layers(Buffer& buffer) {
+    if (!more_calls().copy_3d || !more_calls().copy_3d_async || buffer.bytes < 4096) return;
+    const std::size_t depth = 1 + random_.below(3), rows = 2 + random_.below(6);
+    const std::size_t pitch = buffer.bytes / (depth * rows + 1);
+    Copy3D copy;
+    copy.width = 1 + random_.below(pitch);
+    copy.height = 1 + random_.below(rows);
+    copy.depth = depth;
+    copy.source_pitch = copy.target_pitch = pitch;
+    copy.source_height = copy.target_height = rows;
+    const Part part{0, ((depth - 1) * rows + copy.height - 1) * pitch + copy.width};
+    const std::size_t at = random_.below(most_ - part.bytes + 1);
+    const bool to_device = random_.once_in(2);
+    copy.source_type = to_device ? kMemoryTypeHost : kMemoryTypeDevice;
+    copy.target_type = to_device ? kMemoryTypeDevice : kMemoryTypeHost;
+    copy.source_host = copy.target_host = buffer.memory;
+    copy.source_device = copy.target_device = device_ + at;
+    if (to_device)
+      write_pattern(buffer.memory, part.bytes, ++seed_);
+    else
+      std::memset(buffer.memory, 0x77, part.bytes);
+    expected_.assign(buffer.memory, buffer.memory + part.bytes);
+    for (std::size_t layer = 0; layer < depth; ++layer) {
+      for (std::size_t row = 0; row < copy.height; ++row) {
+        char* const host = expected_.data() + (layer * rows + row) * pitch;
+        char* const device = mirror_.data() + at + (layer * rows + row) * pitch;
+        std::memcpy(to_device ? device : host, to_device ? host : device, copy.width);
+      }
+    }
+    Stream used = kLegacyStream;
+    if (random_.once_in(2)) {
+      check(more_calls().copy_3d(&copy), "cuMemcpy3D");
+    } else {
+      used = stream();
+      check(more_calls().copy_3d_async(&copy, used), "cuMemcpy3DAsync");
+    }
+    check(driver().stream_synchronize(used), "cuStreamSynchronize");
+    if (to_device) return compare_device(buffer, part, at, "layers");
+    compare(std::memcmp(buffer.memory, expected_.data(), part.bytes) == 0, "layers from the GPU", buffer,
+            part);
+  }
+
+  /// Copies into an array, by rows or by a batch, and back into other memory.
+  void array(Buffer& buffer) {
+    if (!more_calls().array_create || !more_calls().array_destroy || buffer.bytes < 4096) return;
+    static constexpr int kFormats[] = {0x01, 0x10, 0x20};  // elements of 1, 2 and 4 bytes
+    const std::size_t kind = random_.below(std::size(kFormats)), element = std::size_t{1} << kind;
+    ArrayShape shape;
+    shape.height = 1 + random_.below(16);
+    shape.width = 1 + random_.below(std::min(buffer.bytes, 1 * kMiB) / shape.height / element);
+    shape.format = kFormats[kind], shape.channels = 1;
+    const Part part{0, shape.width * element * shape.height};
+    void* made = nullptr;
+    check(more_calls().array_create(&made, &shape), "cuArray3DCreate");
+    if (!made) return;
+    write_pattern(buffer.memory, part.bytes, ++seed_);
+    const Stream used = streams_[random_.below(2)];
+    if (more_calls().batch_3d && random_.once_in(2)) {
+      CopyIntoArray copy;
+      copy.source = reinterpret_cast<DevicePointer>(buffer.memory);
+      copy.array = made;
+      copy.width = shape.width, copy.height = shape.height, copy.depth = 1;
+      check(more_calls().batch_3d(1, &copy, 0, used), "cuMemcpy3DBatchAsync");
+    } else {
+      check(driver().copy_2d_async(&rows_with(made, buffer.memory, part, shape.height, true), used),
+            "cuMemcpy2DAsync into an array");
+    }
+    check(driver().stream_synchronize(used), "cuStreamSynchronize");
+    check(driver().copy_2d(&rows_with(made, check_.data(), part, shape.height, false)),
+          "cuMemcpy2DUnaligned of an array");
+    compare(has_pattern(check_.data(), part.bytes, seed_), "an array", buffer, part);
+    check(more_calls().array_destroy(made), "cuArrayDestroy");
+  }
+  /// A copy between packed rows and an array.
+  const Copy2D& rows_with(void* array, void* host, Part part, std::size_t height, bool into) {
+    constexpr int kMemoryTypeArray = 3;
+    rows_ = {};
+    rows_.source_type = into ? kMemoryTypeHost : kMemoryTypeArray;
+    rows_.target_type = into ? kMemoryTypeArray : kMemoryTypeHost;
+    rows_.source_host = rows_.target_host = host;
+    rows_.source_array = rows_.target_array = array;
+    rows_.source_pitch = rows_.target_pitch = rows_.width = part.bytes / height;
+    rows_.height = height;
+    return rows_;
+  }
+
   /// A batch of adjacent copies. The driver may read its sources until the stream has come to its end.
   void batch(Buffer& buffer) {
     const Driver& cuda = driver();
@@ -491,6 +583,77 @@ class Worker {
       check(driver().stream_synchronize(chosen), "cuStreamSynchronize");
     }
     compare_device(buffer, part, target, "behind a gate");
+  }
+
+  /// Another thread's synchronous copy waits for a gated stream. A stream of this thread's waits for an event
+  /// that is done, which takes no time, and the gate opens after that.
+  void beside_a_waiting_copy() {
+    if (!driver().launch_host || !more_calls().wait_event || !more_calls().event_destroy) return;
+    constexpr std::size_t kBytes = 4 * kKiB;
+    const std::size_t target = random_.below(most_ - kBytes + 1);
+    write_pattern(mirror_.data() + target, kBytes, ++seed_);
+    Event done = nullptr;
+    check(driver().event_create(&done, 2), "cuEventCreate");
+    {
+      const std::unique_lock alone(gate_mutex);
+      std::atomic<bool> open{false};
+      check(driver().launch_host(
+                streams_[kBlocking],
+                [](void* gate) {
+                  while (!static_cast<std::atomic<bool>*>(gate)->load()) std::this_thread::yield();
+                },
+                &open),
+            "cuLaunchHostFunc");
+      std::thread waiting([&] {
+        check(driver().context_set(primary.context()), "cuCtxSetCurrent");
+        check(driver().copy_in(device_ + target, mirror_.data() + target, kBytes), "cuMemcpyHtoD");
+      });
+      for (std::size_t i = random_.below(200); i > 0; --i) std::this_thread::yield();
+      check(more_calls().wait_event(streams_[kAlone], done, 0), "cuStreamWaitEvent");
+      open = true;
+      waiting.join();
+    }
+    check(driver().stream_synchronize(kLegacyStream), "cuStreamSynchronize");
+    check(more_calls().event_destroy(done), "cuEventDestroy");
+    compare_device(buffers_[0], {0, kBytes}, target, "beside a gate");
+  }
+
+  /// A copy into a stream in which another thread begins a capture: it is made, or the graph makes it.
+  void captured_by_another(Buffer& buffer) {
+    const Driver& cuda = driver();
+    if (!cuda.begin_capture || !cuda.graph_instantiate || !more_calls().exec_destroy) return;
+    const Part part = choose(buffer);
+    const std::size_t at = random_.below(most_ - part.bytes + 1);
+    char* const host = buffer.memory + part.at;
+    const Stream used = streams_[kAlone];
+    const std::uint64_t before = ++seed_, after = ++seed_;
+    write_pattern(host, part.bytes, before);
+    Graph graph = nullptr;
+    std::atomic<bool> copied{false};
+    const std::size_t pause = random_.below(300);
+    std::thread other([&] {
+      check(cuda.context_set(primary.context()), "cuCtxSetCurrent");
+      for (std::size_t i = 0; i < pause; ++i) std::this_thread::yield();
+      check(cuda.begin_capture(used, kCaptureRelaxed), "cuStreamBeginCapture");
+      while (!copied) std::this_thread::yield();
+      check(cuda.end_capture(used, &graph), "cuStreamEndCapture");
+    });
+    for (std::size_t i = random_.below(300); i > 0; --i) std::this_thread::yield();
+    check(cuda.copy_in_async(device_ + at, host, part.bytes, used), "a copy beside a capture");
+    copied = true;
+    other.join();
+    check(cuda.stream_synchronize(used), "cuStreamSynchronize");
+    write_pattern(host, part.bytes, after);
+    GraphExec ready = nullptr;
+    if (graph) check(cuda.graph_instantiate(&ready, graph, 0), "cuGraphInstantiate");
+    if (ready) check(cuda.graph_launch(ready, used), "cuGraphLaunch");
+    check(cuda.stream_synchronize(used), "cuStreamSynchronize");
+    check(cuda.copy_out(mirror_.data() + at, device_ + at, part.bytes), "cuMemcpyDtoH");
+    compare(has_pattern(mirror_.data() + at, part.bytes, before) ||
+                has_pattern(mirror_.data() + at, part.bytes, after),
+            "beside a capture", buffer, part);
+    if (ready) check(more_calls().exec_destroy(ready), "cuGraphExecDestroy");
+    if (graph && more_calls().graph_destroy) check(more_calls().graph_destroy(graph), "cuGraphDestroy");
   }
 
   /// A copy that a graph makes at each launch, of what the memory has then.
@@ -705,6 +868,7 @@ class Worker {
   Random random_;
   std::vector<char> mirror_, check_, expected_;
   std::vector<Buffer> buffers_;
+  Copy2D rows_;
   enum : int { kAlone, kBlocking, kOwn };
   Stream streams_[3] = {};
   int resets_ = 0;

@@ -14,6 +14,7 @@
 #include "intercept/cuda/front.h"
 #include "intercept/cuda/program_memory.h"
 #include "intercept/cuda/reach.h"
+#include "intercept/cuda/registrations.h"
 #include "intercept/cuda/shapes.h"
 #include "intercept/cuda/submission_gate.h"
 #include "intercept/cuda/submissions.h"
@@ -28,7 +29,8 @@ enum class Way { none, copy, pass, pass_for_good };
 struct Seen {
   Way way = Way::none;
   LinearCopy copy;
-  std::vector<Range> ranges;
+  std::vector<Range> ranges;  ///< from the first byte of a block to the last
+  std::vector<Block> blocks;  ///< the same with their rows
   Stream stream = nullptr;
   std::vector<Word> arguments;  ///< of the driver
   int calls = 0;
@@ -38,13 +40,17 @@ void* g_other_memory = nullptr;  ///< what the front puts in place of the progra
 std::function<void()> g_in_driver = [] {};
 std::map<DevicePointer, unsigned> g_kinds;
 bool g_capturing = false;
+ArrayShape g_array{};
 
 constexpr Result kAnswer = 77;
 
-void note(Way way, std::span<const Range> ranges) {
+void note(Way way, std::span<const Block> blocks) {
   g_seen.way = way;
-  for (const Range& range : ranges)
-    if (!range.empty()) g_seen.ranges.push_back(range);
+  for (const Block& block : blocks) {
+    if (block.empty()) continue;
+    g_seen.ranges.push_back(block.hull());
+    g_seen.blocks.push_back(block);
+  }
 }
 
 Result plain_call(Word a, Word b, Word c, Word d, Word e, Word f, Word g, Word h, Word i, Word j, Word k) {
@@ -104,11 +110,13 @@ Result copy(const LinearCopy& copy, const EntryFrame&, FunctionRef<Result(void* 
   g_seen.way = Way::copy, g_seen.copy = copy;
   return plain(g_other_memory != nullptr ? g_other_memory : copy.host);
 }
-Result pass(std::span<const Range> ranges, FunctionRef<Result()> plain) {
-  return note(Way::pass, ranges), plain();
+Result pass(std::span<Block> blocks, FunctionRef<Result()> plain) { return note(Way::pass, blocks), plain(); }
+Result pass_for_good(std::span<Block> blocks, FunctionRef<Result()> plain) {
+  return note(Way::pass_for_good, blocks), plain();
 }
-Result pass_for_good(std::span<const Range> ranges, FunctionRef<Result()> plain) {
-  return note(Way::pass_for_good, ranges), plain();
+void bar_captured(std::span<const Block> blocks) {
+  g_seen.ranges.clear();
+  note(Way::pass_for_good, blocks);
 }
 void unknown_copy(const char*) {}
 
@@ -119,11 +127,18 @@ const Driver& driver() {
     made.pointer_attribute = answer_attribute;
     made.stream_is_capturing = answer_capturing;
     made.stream_flags = answer_flags;
+    made.context_current = [](Context* context) { return *context = nullptr, kSuccess; };
+    made.array_shape = [](ArrayShape* shape, void* array) {
+      EXPECT_EQ(array, &g_array);
+      return *shape = g_array, kSuccess;
+    };
     return made;
   }();
   return functions;
 }
 void* wrapped_address(const char*, int, bool, void* found) { return found; }
+
+void Registrations::prepare() {}
 
 Result register_host(Range, PlainCall plain) { return plain(); }
 Result unregister_host(void*, PlainCall plain) { return plain(); }
@@ -226,7 +241,7 @@ TEST_F(CudaCalls, CopiesOfArraysCloseTheirHostMemory) {
   }
 }
 
-TEST_F(CudaCalls, RowsAreClosedFromTheFirstByteToTheLast) {
+TEST_F(CudaCalls, RowsAreClosedAndNothingBetweenThem) {
   Copy2D rows{};
   rows.source = {.x = 16, .y = 2, .type = 1, .host = kHost, .device = 0, .array = nullptr, .pitch = 1000};
   rows.destination = {.x = 0, .y = 0, .type = 3, .host = nullptr, .device = 0, .array = &rows, .pitch = 0};
@@ -234,7 +249,14 @@ TEST_F(CudaCalls, RowsAreClosedFromTheFirstByteToTheLast) {
   const auto expected = ranges({{kHostAt + 2 * 1000 + 16, kHostAt + 6 * 1000 + 116}});
   for (const char* const symbol : {"cuMemcpy2D_v2", "cuMemcpy2D_v2_ptds", "cuMemcpy2DUnaligned_v2"})
     EXPECT_EQ(call(symbol, &rows).ranges, expected) << symbol;
-  EXPECT_EQ(call("cuMemcpy2DAsync_v2", &rows, kStream).ranges, expected);
+  const Seen seen = call("cuMemcpy2DAsync_v2", &rows, kStream);
+  EXPECT_EQ(seen.ranges, expected);
+  ASSERT_EQ(seen.blocks.size(), 1u);
+  for (std::size_t row = 2; row < 6; ++row) {
+    const Address begin = kHostAt + row * 1000 + 16;
+    EXPECT_TRUE(seen.blocks[0].touches(at(begin + 99, 1)));
+    EXPECT_FALSE(seen.blocks[0].touches(at(begin + 100, 900)));
+  }
   // Unified: the pointer is the device's.
   rows.destination = {
       .x = 4, .y = 0, .type = 4, .host = nullptr, .device = kDevice, .array = nullptr, .pitch = 0};
@@ -247,7 +269,7 @@ TEST_F(CudaCalls, RowsAreClosedFromTheFirstByteToTheLast) {
   EXPECT_EQ(call("cuMemcpy2D_v2", &rows).ranges, ranges({}));
 }
 
-TEST_F(CudaCalls, LayersAreClosedFromTheFirstByteToTheLast) {
+TEST_F(CudaCalls, LayersAreClosedAndNothingBetweenTheirRows) {
   Copy3D layers{};
   layers.source.type = 2, layers.source.device = kDevice, layers.source.pitch = 256, layers.source.height = 8;
   layers.destination.type = 1, layers.destination.host = kHost;
@@ -256,7 +278,13 @@ TEST_F(CudaCalls, LayersAreClosedFromTheFirstByteToTheLast) {
   layers.width = 200, layers.height = 4, layers.depth = 2;
   const auto expected = ranges({{kDevice, kDevice + (8 + 3) * 256 + 200},
                                 {kHostAt + (3 * 10 + 2) * 512 + 1, kHostAt + (4 * 10 + 5) * 512 + 201}});
-  EXPECT_EQ(call("cuMemcpy3D_v2", &layers).ranges, expected);
+  const Seen seen = call("cuMemcpy3D_v2", &layers);
+  EXPECT_EQ(seen.ranges, expected);
+  ASSERT_EQ(seen.blocks.size(), 2u);
+  const Address last_of_first = kHostAt + (3 * 10 + 5) * 512 + 201, second = kHostAt + (4 * 10 + 2) * 512 + 1;
+  EXPECT_TRUE(seen.blocks[1].touches({last_of_first - 1, second}));
+  EXPECT_FALSE(seen.blocks[1].touches({last_of_first, second}));
+  EXPECT_TRUE(seen.blocks[1].touches({last_of_first, second + 1}));
   EXPECT_EQ(call("cuMemcpy3DAsync_v2", &layers, kStream).ranges, expected);
   EXPECT_EQ(call("cuMemcpy3DPeer", &layers).ranges, expected);
   EXPECT_EQ(call("cuMemcpy3DPeerAsync_ptsz", &layers, kNull).ranges, expected);
@@ -265,8 +293,8 @@ TEST_F(CudaCalls, LayersAreClosedFromTheFirstByteToTheLast) {
 TEST_F(CudaCalls, BatchesCloseTheirMemoryForGood) {
   const DevicePointer to[] = {kDevice, kDevice + kMiB, kDevice}, from[] = {kHostAt, kHostAt + 400, 0};
   const std::size_t sizes[] = {100, 50, 0};
-  const auto expected =
-      ranges({at(kHostAt, 100), at(kHostAt + 400, 50), at(kDevice, 100), at(kDevice + kMiB, 50)});
+  // Too little lies between the first two for a registration.
+  const auto expected = ranges({at(kHostAt, 450), at(kDevice, 100), at(kDevice + kMiB, 50)});
   for (const Seen& seen : {call("cuMemcpyBatchAsync", to, from, sizes, 3, 11, 12, 13, 14, kStream),
                            call("cuMemcpyBatchAsync_v2", to, from, sizes, 3, 11, 12, 13, kStream),
                            call("cuMemcpyBatchAsync_v2_ptsz", to, from, sizes, 3, 11, 12, 13, kNull)}) {
@@ -285,14 +313,19 @@ TEST_F(CudaCalls, BatchesOfLayersCountElements) {
   copies[0].destination.type = 1, copies[0].destination.memory.pointer = kDevice;  // packed
   copies[0].width = 100, copies[0].height = 3, copies[0].depth = 2;
   copies[1].source.type = 1, copies[1].source.memory.pointer = kHostAt + kMiB;
-  copies[1].destination.type = 2;  // an array, whose elements may have 16 bytes
+  copies[1].destination.type = 2;  // an array
+  copies[1].destination.array.array = &g_array;
+  g_array = {.width = 8, .height = 1, .depth = 1, .format = 0x10, .channels = 2, .flags = 0};
   copies[1].width = 8, copies[1].height = 1, copies[1].depth = 1;
   const auto expected =
-      ranges({{kHostAt, kHostAt + 12 * 1000 + 100}, at(kHostAt + kMiB, 8 * 16), at(kDevice, 600)});
+      ranges({{kHostAt, kHostAt + 12 * 1000 + 100}, at(kDevice, 600), at(kHostAt + kMiB, 8 * 4)});
   EXPECT_EQ(call("cuMemcpy3DBatchAsync", 2, copies, 11, 12, kStream).ranges, expected);
   EXPECT_EQ(call("cuMemcpy3DBatchAsync_v2", 2, copies, 11, kStream).ranges, expected);
   EXPECT_EQ(call("cuMemcpy3DWithAttributesAsync", copies, 0, kStream).ranges,
-            ranges({expected[0], expected[2]}));
+            ranges({expected[0], expected[1]}));
+  g_array.format = 0x91;  // compressed: the elements may be the largest
+  EXPECT_EQ(call("cuMemcpy3DBatchAsync", 2, copies, 11, 12, kStream).ranges.back(),
+            at(kHostAt + kMiB, 8 * 16));
 }
 
 TEST_F(CudaCalls, MemoryThatIsSetIsClosed) {
@@ -416,7 +449,7 @@ TEST(CudaCallTable, HasEachFormOnce) {
                    kCalls[i].per_thread == kCalls[j].per_thread)
           << symbol;
   }
-  EXPECT_EQ(call_of("cuInit"), kCallCount);
+  EXPECT_EQ(call_of("cuDriverGetVersion"), kCallCount);
 }
 
 }  // namespace

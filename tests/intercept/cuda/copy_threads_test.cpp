@@ -21,7 +21,7 @@ constexpr std::size_t kPieces = 500;
 /// Runs a job of kPieces as a staged copy does: so many in flight, finished in order.
 void run_job(CopyThreads& threads) {
   std::vector<int> copied(kPieces, 0);
-  const auto copy = [&](std::size_t piece) { ++copied[piece]; };
+  const auto copy = [&](std::size_t piece, Copier) { return ++copied[piece] > 0; };
   CopyThreads::Job job(threads, copy);
   std::size_t posted = 0;
   for (std::size_t done = 0; done < kPieces; ++done) {
@@ -51,7 +51,7 @@ TEST(CopyThreads, ServeSeveralCallers) {
 
 TEST(CopyThreads, HelpACallerThatDoesNothing) {
   std::atomic<std::size_t> copied{0};
-  const auto copy = [&](std::size_t) { ++copied; };
+  const auto copy = [&](std::size_t, Copier) { return ++copied > 0; };
   CopyThreads::Job job(copy_threads(), copy);
   job.post(10);
   EXPECT_TRUE(test::eventually([&] { return copied == 10; }));
@@ -61,10 +61,11 @@ TEST(CopyThreads, HelpACallerThatDoesNothing) {
 TEST(CopyThreads, AnEndedJobIsLeftAlone) {
   for (int i = 0; i < 200; ++i) {
     std::atomic<int> inside{0};
-    const auto copy = [&](std::size_t) {
+    const auto copy = [&](std::size_t, Copier) {
       ++inside;
       std::this_thread::yield();
       --inside;
+      return true;
     };
     {
       CopyThreads::Job job(copy_threads(), copy);
@@ -73,6 +74,34 @@ TEST(CopyThreads, AnEndedJobIsLeftAlone) {
     }
     ASSERT_EQ(inside, 0);
   }
+}
+
+TEST(CopyThreads, LeaveAPieceThatFaultsToTheCaller) {
+  const std::thread::id caller = std::this_thread::get_id();
+  std::atomic<std::size_t> refused{0};
+  std::vector<std::thread::id> copied(10);
+  const auto copy = [&](std::size_t piece, Copier copier) {
+    if (copier == Copier::helper) {
+      ++refused;
+      return false;
+    }
+    copied[piece] = std::this_thread::get_id();
+    return true;
+  };
+  {
+    CopyThreads::Job job(copy_threads(), copy);
+    job.post(10);
+    ASSERT_TRUE(test::eventually([&] { return refused == 10; }));
+    EXPECT_FALSE(job.help()) << "all have begun";
+    for (std::size_t piece = 0; piece < 10; ++piece) {
+      job.wait(piece);
+      EXPECT_TRUE(job.is_done(piece));
+      EXPECT_EQ(copied[piece], caller);
+    }
+  }
+  CopyThreads::Job unfinished(copy_threads(), copy);
+  unfinished.post(3);
+  ASSERT_TRUE(test::eventually([&] { return refused == 13; })) << "and the end waits for nobody";
 }
 
 TEST(CopyThreads, TakeNoSignalOfTheProgram) {
@@ -101,7 +130,7 @@ TEST(CopyThreads, AForkedChildHasItsOwn) {
     test::in_child([] {
       copy_threads().abandon_after_fork();
       std::atomic<std::size_t> copied{0};
-      const auto copy = [&](std::size_t) { ++copied; };
+      const auto copy = [&](std::size_t, Copier) { return ++copied > 0; };
       CopyThreads::Job job(copy_threads(), copy);
       job.post(10);
       EXPECT_TRUE(test::eventually([&] { return copied == 10; }));

@@ -28,6 +28,14 @@ Result cuMemcpyDtoH_v2(void*, DevicePointer, std::size_t);
 Result cuMemcpyHtoDAsync_v2(DevicePointer, const void*, std::size_t, Stream);
 Result cuMemcpyDtoHAsync_v2(void*, DevicePointer, std::size_t, Stream);
 Result cuMemcpy2D_v2(const struct Copy2D*);
+Result cuMemcpy3DBatchAsync_v2(std::size_t, const struct BatchCopy*, unsigned long long, Stream);
+Result cuMemcpyBatchAsync_v2(const DevicePointer*, const DevicePointer*, const std::size_t*, std::size_t,
+                             const int*, const std::size_t*, std::size_t, Stream);
+Result cuArray3DCreate_v2(void**, const ArrayShape*);
+Result cuMemcpyAtoH_v2(void*, void*, std::size_t, std::size_t);
+Result cuEventCreate(Event*, unsigned);
+Result cuEventRecord(Event, Stream);
+Result cuStreamWaitEvent(Stream, Event, unsigned);
 Result cuGraphCreate(void**, unsigned);
 Result cuGraphAddMemcpyNode(void**, void*, void* const*, std::size_t, const struct Copy3D*, Context);
 Result cuMemHostRegister_v2(void*, std::size_t, unsigned);

@@ -2,6 +2,7 @@
 #include "intercept/cuda/staged_copy.h"
 
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -15,6 +16,7 @@
 #include <thread>
 #include <vector>
 
+#include "base/range.h"
 #include "engine/copy_counters.h"
 #include "intercept/cuda/staging_figures.h"
 #include "intercept/cuda/submission_gate.h"
@@ -125,14 +127,14 @@ class Staged : public testing::Test {
     for (unsigned i = 0; i <= kMostLeft && !result; ++i) result = staged_copy(driver(), copy);
     return result;
   }
-  /// The same copy as the driver makes it.
+  /// Makes the same copy by the driver.
   static Result plain(const LinearCopy& copy) {
     const SubmissionGate::Entry entry(submission_gate(), copy.stream);
     return copy.direction == Direction::to_device
                ? driver().copy_in_async(copy.device, copy.host, copy.bytes, copy.stream)
                : driver().copy_out_async(copy.host, copy.device, copy.bytes, copy.stream);
   }
-  /// As the front's wrapper of cuLaunchKernel: a kernel that calls `body(value)`.
+  /// Launches a kernel that calls `body(value)`, as the front's wrapper of cuLaunchKernel does.
   static void launch(Stream stream, void (*body)(const unsigned long long*), unsigned long long value) {
     void* const kernel = made_up().madeUpKernel(body, 1);
     using Launch = Result(void*, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream,
@@ -203,6 +205,40 @@ TEST_F(Staged, CopiesAreCountedByBytes) {
   EXPECT_EQ(after.copies_to_gpu[way].bytes - before.copies_to_gpu[way].bytes, 4 * kMiB);
   EXPECT_EQ(after.copies_from_gpu[way].bytes - before.copies_from_gpu[way].bytes, 3 * kMiB);
   EXPECT_EQ(after.copies_from_gpu[way].count - before.copies_from_gpu[way].count, 1u);
+}
+
+thread_local bool t_is_programs = false;
+std::atomic<unsigned> g_faults{0}, g_faults_elsewhere{0};
+
+/// Gives the page back its rights, by what the thread knows, as a collector does.
+void handle_fault(int, siginfo_t* info, void*) {
+  ++(t_is_programs ? g_faults : g_faults_elsewhere);
+  auto* const page = reinterpret_cast<void*>(page_floor(reinterpret_cast<Address>(info->si_addr)));
+  ::mprotect(page, page_size(), PROT_READ | PROT_WRITE);
+}
+
+TEST_F(Staged, FaultsOfTheProgramsMemoryAreTakenByItsOwnThread) {
+  struct sigaction action {
+  }, before{};
+  action.sa_sigaction = handle_fault;
+  action.sa_flags = SA_SIGINFO;
+  ASSERT_EQ(::sigaction(SIGSEGV, &action, &before), 0);
+  t_is_programs = true;
+  constexpr std::size_t kBytes = 16 * kMiB;
+  const Memory host(kBytes);
+  write_pattern(host.data(), kBytes, 3);
+  ASSERT_EQ(::mprotect(host.data(), kBytes, PROT_NONE), 0);
+  EXPECT_EQ(stage(to(host.data(), kBytes)), kSuccess);
+  EXPECT_EQ(std::memcmp(bytes_of(device_), host.data(), kBytes), 0);
+  EXPECT_EQ(g_faults, kBytes / page_size());
+
+  write_pattern(bytes_of(device_), kBytes, 4);
+  ASSERT_EQ(::mprotect(host.data(), kBytes, PROT_READ), 0);
+  EXPECT_EQ(stage(from(host.data(), kBytes)), kSuccess);
+  EXPECT_EQ(std::memcmp(bytes_of(device_), host.data(), kBytes), 0);
+  EXPECT_EQ(g_faults, 2 * kBytes / page_size());
+  EXPECT_EQ(g_faults_elsewhere, 0u);
+  ::sigaction(SIGSEGV, &before, nullptr);
 }
 
 // ---- what is not staged ----

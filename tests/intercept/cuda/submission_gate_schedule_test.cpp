@@ -31,13 +31,15 @@ struct ScheduledPolicy : ScheduledAtomics {
 using Gate = BasicSubmissionGate<ScheduledPolicy, 2, 2>;
 
 const auto kStream = reinterpret_cast<Stream>(0x1000);
+const auto kFree = reinterpret_cast<Stream>(0x2000);  // non-blocking
+const auto kContext = reinterpret_cast<Context>(0x10);
 
-Result blocking(Stream, unsigned* flags) {
-  *flags = 0;
+Result flags_of(Stream stream, unsigned* flags) {
+  *flags = stream == kFree ? kStreamNonBlocking : 0;
   return kSuccess;
 }
 Result in_one_context(Stream, Context* context) {
-  *context = nullptr;
+  *context = kContext;
   return kSuccess;
 }
 const Driver kDriver = [] {
@@ -47,7 +49,7 @@ const Driver kDriver = [] {
     return kSuccess;
   };
   driver.exchange_capture_mode = [](int*) { return kSuccess; };
-  driver.stream_flags = blocking;
+  driver.stream_flags = flags_of;
   driver.stream_context = in_one_context;
   driver.context_current = [](Context* context) { return in_one_context(nullptr, context); };
   return driver;
@@ -58,9 +60,9 @@ struct World {
   Gate gate;
   int exclusive = 0, inside = 0, held = 0;
 
-  auto submits(Stream stream) {
-    return [this, stream] {
-      const Gate::Entry entry(gate, stream);
+  auto submits(Stream stream, Context held = nullptr) {
+    return [this, stream, held] {
+      const Gate::Entry entry(gate, stream, held);
       EXPECT_EQ(exclusive, 0);
       ++inside;
       Scheduler::point();
@@ -70,7 +72,7 @@ struct World {
   }
   auto copies(Stream stream) {
     return [this, stream] {
-      const Gate::Exclusive alone(gate, kDriver, stream, nullptr);
+      const Gate::Exclusive alone(gate, kDriver, stream, kContext);
       if (!alone.held()) return;
       ++held;
       EXPECT_EQ(inside, 0);
@@ -92,7 +94,7 @@ void explore(Threads threads) {
         return test::Scenario{threads(*world), [world, &held] {
                                 held += world->held;
                                 // Everything has been given back.
-                                const Gate::Exclusive all(world->gate, kDriver, kLegacyStream, nullptr);
+                                const Gate::Exclusive all(world->gate, kDriver, kLegacyStream, kContext);
                                 EXPECT_TRUE(all.held());
                               }};
       });
@@ -117,6 +119,13 @@ TEST(SubmissionGateSchedule, ExclusionsOfOneStreamFollowEachOther) {
 TEST(SubmissionGateSchedule, TheLegacyStreamExcludesBlockingStreams) {
   explore([](World& world) {
     return Bodies{world.copies(kLegacyStream), world.submits(kStream), world.copies(kStream)};
+  });
+}
+
+TEST(SubmissionGateSchedule, NoSynchronousCopyIsInsideBesideAnExclusionOfItsContext) {
+  explore([](World& world) {
+    return Bodies{world.submits(kLegacyStream, kContext), world.copies(kFree),
+                  world.submits(kLegacyStream, kContext)};
   });
 }
 

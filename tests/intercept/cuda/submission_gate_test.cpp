@@ -163,6 +163,38 @@ TEST_F(Gate, AnExclusionGivesUpWhileAConflictingCopyWaits) {
   EXPECT_TRUE(alone.held());
 }
 
+TEST_F(Gate, ASynchronousCopyAndExclusionsOfItsContextKeepEachOtherOut) {
+  std::atomic<int> inside{0};
+  std::atomic<bool> leave{false};
+  const auto copies = [&](Context held) {
+    return std::thread([&, held] {
+      const SubmissionGate::Entry entry(*gate_, kLegacyStream, held);
+      ++inside;
+      while (!leave) std::this_thread::yield();
+      --inside;
+    });
+  };
+  std::thread here = copies(kHere);
+  ASSERT_TRUE(test::eventually([&] { return inside == 1; }));
+  EXPECT_FALSE(SubmissionGate::Exclusive(*gate_, kDriver, kFree, kHere).held());
+  EXPECT_TRUE(SubmissionGate::Exclusive(*gate_, kDriver, kFree, kElsewhere).held());
+  leave = true;
+  here.join();
+  leave = false;
+  SubmissionGate::Exclusive alone(*gate_, kDriver, kFree, kHere);
+  ASSERT_TRUE(alone.held());
+  std::thread elsewhere = copies(kElsewhere);
+  ASSERT_TRUE(test::eventually([&] { return inside == 1; }));
+  std::thread waiting = copies(kHere);
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));
+  EXPECT_EQ(inside, 1);
+  alone.release_context();
+  EXPECT_TRUE(test::eventually([&] { return inside == 2; }));
+  leave = true;
+  elsewhere.join();
+  waiting.join();
+}
+
 TEST_F(Gate, AnExclusionOfAContextIsHadAtOnceOrNotAtAll) {
   {
     SubmissionGate::Exclusive all(*gate_, kDriver, kHere);

@@ -11,7 +11,8 @@ static long g_sends = 0, g_receives = 0, g_waits = 0;
 static std::string g_cache_at_start;
 
 static std::string cache() {
-  const char* const set = std::getenv("MADE_UP_CACHE");
+  const char* const name = std::getenv("MADE_UP_NAME");
+  const char* const set = name ? std::getenv(name) : nullptr;
   return set ? set : "unset";
 }
 

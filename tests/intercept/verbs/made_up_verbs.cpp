@@ -14,6 +14,10 @@
 #include "base/coverage.h"
 #include "base/range.h"
 
+#ifndef MADE_UP_FIRST_KEY  // a second copy has other keys
+#define MADE_UP_FIRST_KEY 0x100
+#endif
+
 namespace pinion::made_up_verbs {
 
 namespace {
@@ -30,7 +34,7 @@ struct State {
   Held held, peak;
   Coverage registered;
   std::uint64_t number = 0, strangers = 0;
-  std::uint32_t next_key = 0x100;
+  std::uint32_t next_key = MADE_UP_FIRST_KEY;
   ibv_device device{};
   ibv_device* list[2] = {&device, nullptr};
   char* fresh = nullptr;  ///< memory that was never handed out
@@ -70,28 +74,37 @@ ibv_mr* refuse(int error) {
   return nullptr;
 }
 
-ibv_mr* add(ibv_pd* pd, void* address, std::size_t bytes, int access) {
-  if (g_unplugged) return refuse(EIO);
-  State& s = state();
-  const std::lock_guard lock(s.mutex);
-  const auto domain = s.domains.find(pd);
+/// Under the mutex.
+bool is_valid(State& s, const ibv_pd* pd, std::size_t bytes, int access) {
   constexpr int kNeedsLocal = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
-  if (domain == s.domains.end() || bytes == 0 || (access & ~kKnownAccess) != 0 ||
-      ((access & kNeedsLocal) != 0 && (access & IBV_ACCESS_LOCAL_WRITE) == 0))
-    return refuse(EINVAL);
-  if (s.held.regions >= g_most_regions) return refuse(ENOMEM);
-  auto* const mr = make<ibv_mr>();
-  mr->context = pd->context;
+  return s.domains.contains(pd) && bytes != 0 && (access & ~kKnownAccess) == 0 &&
+         ((access & kNeedsLocal) == 0 || (access & IBV_ACCESS_LOCAL_WRITE) != 0);
+}
+
+/// Under the mutex.
+void fill(State& s, ibv_mr* mr, ibv_pd* pd, void* address, std::size_t bytes, int access) {
+  // Constant from its registration on: any thread may read it, as libibverbs does to find its provider.
+  if (mr->context != pd->context) mr->context = pd->context;
   mr->pd = pd;
   mr->addr = address;
   mr->length = bytes;
   mr->lkey = mr->rkey = mr->handle = s.next_key++;
   s.regions[mr] = {reinterpret_cast<std::uintptr_t>(address), bytes, access, pd, ++s.number};
   s.keys[mr->lkey] = mr;
-  ++domain->second;
+  ++s.domains[pd];
   ++s.held.regions;
   s.held.bytes += s.registered.add(Range::of(address, bytes).to_pages());
   s.peak = {std::max(s.peak.regions, s.held.regions), std::max(s.peak.bytes, s.held.bytes)};
+}
+
+ibv_mr* add(ibv_pd* pd, void* address, std::size_t bytes, int access) {
+  if (g_unplugged) return refuse(EIO);
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  if (!is_valid(s, pd, bytes, access)) return refuse(EINVAL);
+  if (s.held.regions >= g_most_regions) return refuse(ENOMEM);
+  auto* const mr = make<ibv_mr>();
+  fill(s, mr, pd, address, bytes, access);
   return mr;
 }
 
@@ -172,6 +185,8 @@ ibv_context* ibv_open_device(ibv_device* device) {
   const std::lock_guard lock(state().mutex);
   auto* const context = make<ibv_context>();
   context->device = device;
+  if (std::getenv("MADE_UP_OPERATIONS") != nullptr)
+    context->ops.post_send = [](ibv_qp*, ibv_send_wr*, ibv_send_wr**) { return EOPNOTSUPP; };
   return context;
 }
 /// The kernel deregisters the rest.
@@ -243,8 +258,28 @@ int ibv_dereg_mr(ibv_mr* mr) {
   drop(s, found);
   return 0;
 }
-int ibv_rereg_mr(ibv_mr*, int, ibv_pd*, void*, std::size_t, int) {
-  errno = EOPNOTSUPP;
-  return IBV_REREG_MR_ERR_CMD;
+int ibv_rereg_mr(ibv_mr* mr, int changes, ibv_pd* pd, void* address, std::size_t bytes, int access) {
+  State& s = state();
+  const std::lock_guard lock(s.mutex);
+  const auto found = s.regions.find(mr);
+  if (found == s.regions.end() || changes == 0 ||
+      (access != 0 && (changes & IBV_REREG_MR_CHANGE_ACCESS) == 0)) {
+    errno = EINVAL;
+    return IBV_REREG_MR_ERR_INPUT;
+  }
+  const Region before = found->second;
+  if ((changes & IBV_REREG_MR_CHANGE_PD) == 0) pd = before.pd;
+  if ((changes & IBV_REREG_MR_CHANGE_ACCESS) == 0) access = before.access;
+  if ((changes & IBV_REREG_MR_CHANGE_TRANSLATION) == 0) {
+    address = reinterpret_cast<void*>(before.begin);
+    bytes = before.bytes;
+  }
+  if (!is_valid(s, pd, bytes, access)) {
+    errno = EINVAL;
+    return IBV_REREG_MR_ERR_CMD;
+  }
+  drop(s, found);
+  fill(s, mr, pd, address, bytes, access);
+  return 0;
 }
 }

@@ -1,7 +1,7 @@
 // A libibverbs of which tests see the inside: it leaves memory unpinned, lists all its registrations,
 // and returns EINVAL for dead handles, which it leaves unread. Devices, protection domains and handles have
-// addresses that are used once. Its device may not be opened where MADE_UP_REFUSES is set. Any thread; one
-// mutex inside.
+// addresses that are used once. Its device may not be opened where MADE_UP_REFUSES is set. Where
+// MADE_UP_OPERATIONS is set, contexts have a provider's function. Any thread; one mutex inside.
 #pragma once
 
 #include <infiniband/verbs.h>

@@ -6,6 +6,7 @@
 //   registers measured   the same, after Pinion has begun to measure this process (as MPI_Init would)
 //   registers opens      opens the device, and registers nothing
 //   registers unseen     is measured, and pins its buffers where the front sees nothing, as devx does
+//   registers keeps      registers one buffer, and ends with it
 //   registers unplugged  the device disappears after 10 rounds
 #include <infiniband/verbs.h>
 #include <sys/mman.h>
@@ -46,6 +47,7 @@ bool rounds(ibv_pd* pd, int count, bool expect_loss = false) {
 bool run(const std::string& scenario, ibv_pd* pd) {
   if (scenario == "opens") return true;
   if (scenario == "unseen") return ::mlock(buffers, sizeof buffers) == 0 || failed("mlock");
+  if (scenario == "keeps") return ibv_reg_mr(pd, buffers[0], kBytes, IBV_ACCESS_LOCAL_WRITE) != nullptr;
   if (!rounds(pd, 10)) return false;
   const bool unplugged = scenario == "unplugged";
   if (unplugged) pinion::made_up_verbs::unplug();
@@ -70,6 +72,7 @@ int main(int, char** arguments) {
   const bool right = run(scenario, pd);
   std::printf("%llu reached the library\n",
               static_cast<unsigned long long>(pinion::made_up_verbs::last_number()));
+  if (scenario == "keeps") return std::puts("verified"), right ? 0 : 1;
   if (ibv_dealloc_pd(pd) != 0 || ibv_close_device(context) != 0) return failed("close"), 1;
   ibv_free_device_list(devices);
   if (measured) pinion_stop();

@@ -57,11 +57,12 @@ class Program {
 };
 
 /// Runs `f(const Program&)` in a process of its own, whose engine has these options, and returns its report.
+/// Keys outlive their registration, unless the options say otherwise.
 template <class F>
 runlog::Report run(const std::string& options, F&& f) {
   const TemporaryDirectory directory;
   const std::string log = directory.path();
-  ::setenv("PINION", ("front=verbs,log=" + log + "," + options).c_str(), 1);
+  ::setenv("PINION", ("front=verbs,remote-keys=shared,log=" + log + "," + options).c_str(), 1);
   test::in_child([&] {
     f(Program());
     Engine::stop();
@@ -122,23 +123,22 @@ TEST(VerbsLimits, TheProgramExceedsThemAndTheReportSaysSo) {
 }
 
 TEST(VerbsLimits, WhatPassesByCounts) {
-  const runlog::Report report =
-      run("retention=leave-pinned,remote-keys=strict,limit=512K", [](const Program& program) {
-        for (char* const buffer : program.buffers(4, kBuffer)) program.use(buffer, kBuffer);
-        EXPECT_EQ(made_up_verbs::take_peak().bytes, 4 * kBuffer) << "they are kept";
-        // With a key for peers; and kinds that Pinion always leaves to the library.
-        ibv_mr* const strict = program.add(program.buffer(kBuffer), kBuffer, kForPeers);
-        ibv_mr* const window =
-            program.add(program.buffer(2 * kBuffer), 2 * kBuffer, kLocal | IBV_ACCESS_MW_BIND);
-        EXPECT_EQ(made_up_verbs::take_peak().bytes, 4 * kBuffer) << "what is idle has made way before";
-        for (char* const buffer : program.buffers(4, kBuffer)) program.use(buffer, kBuffer);
-        EXPECT_EQ(made_up_verbs::take_peak().bytes, 4 * kBuffer) << "what passed by counts";
-        program.drop(strict);
-        program.drop(window);
-        for (char* const buffer : program.buffers(4, kBuffer)) program.use(buffer, kBuffer);
-        EXPECT_EQ(made_up_verbs::take_peak().bytes, 4 * kBuffer);
-        EXPECT_EQ(made_up_verbs::held().bytes, 4 * kBuffer) << "it counts no longer";
-      });
+  const runlog::Report report = run("retention=leave-pinned,limit=512K", [](const Program& program) {
+    for (char* const buffer : program.buffers(4, kBuffer)) program.use(buffer, kBuffer);
+    EXPECT_EQ(made_up_verbs::take_peak().bytes, 4 * kBuffer) << "they are kept";
+    // Kinds that Pinion always leaves to the library.
+    constexpr int kWindow = kLocal | IBV_ACCESS_MW_BIND;
+    ibv_mr* const window = program.add(program.buffer(kBuffer), kBuffer, kWindow);
+    ibv_mr* const larger = program.add(program.buffer(2 * kBuffer), 2 * kBuffer, kWindow);
+    EXPECT_EQ(made_up_verbs::take_peak().bytes, 4 * kBuffer) << "what is idle has made way before";
+    for (char* const buffer : program.buffers(4, kBuffer)) program.use(buffer, kBuffer);
+    EXPECT_EQ(made_up_verbs::take_peak().bytes, 4 * kBuffer) << "what passed by counts";
+    program.drop(window);
+    program.drop(larger);
+    for (char* const buffer : program.buffers(4, kBuffer)) program.use(buffer, kBuffer);
+    EXPECT_EQ(made_up_verbs::take_peak().bytes, 4 * kBuffer);
+    EXPECT_EQ(made_up_verbs::held().bytes, 4 * kBuffer) << "it counts no longer";
+  });
   EXPECT_EQ(report.beyond.bytes, 0u);
 }
 
@@ -208,6 +208,33 @@ void use_for_peers(const Program& program) {
     program.drop(mr);
     ::usleep(5000);
   }
+}
+
+TEST(VerbsLimits, RegistrationsThatArePassedOnAreCountedByTheirReasons) {
+  const auto passed = [](const runlog::Report& report, runlog::PassedFor why) {
+    return report.passed.by[static_cast<int>(why)];
+  };
+  const runlog::Report strict = run("retention=leave-pinned,remote-keys=strict", use_for_peers);
+  EXPECT_EQ(passed(strict, runlog::PassedFor::keys).count, 3u);
+  EXPECT_EQ(passed(strict, runlog::PassedFor::keys).bytes, 3 * kMega);
+  EXPECT_EQ(strict.passed.all().count, 3u);
+
+  const runlog::Report windows = run("retention=leave-pinned,remote-keys=shared", [](const Program& program) {
+    char* const memory = program.buffer(kMega);
+    program.use(memory, kMega);
+    program.drop(program.add(memory, kMega, IBV_ACCESS_LOCAL_WRITE | IBV_ACCESS_MW_BIND));
+  });
+  EXPECT_EQ(passed(windows, runlog::PassedFor::kind).count, 1u);
+  EXPECT_EQ(windows.passed.all().count, 1u) << "the other one was answered";
+
+  const runlog::Report full = run("retention=leave-pinned,limit-regions=1", [](const Program& program) {
+    ibv_mr* const first = program.add(program.buffer(kMega), kMega);
+    ibv_mr* const second = program.add(program.buffer(kBuffer), kBuffer);
+    program.drop(second);
+    program.drop(first);
+  });
+  EXPECT_EQ(passed(full, runlog::PassedFor::room).count, 1u);
+  EXPECT_EQ(passed(full, runlog::PassedFor::room).bytes, kBuffer);
 }
 
 TEST(VerbsLimits, KeysThatOutliveTheirRegistrationAreCounted) {

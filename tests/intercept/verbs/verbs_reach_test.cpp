@@ -1,27 +1,15 @@
 // Which registrations reach the verbs front: those of a linked library, those that are looked up, and not
 // those of a library with a libibverbs of its own inside.
 #include <gtest/gtest.h>
-#include <sys/wait.h>
 
-#include <array>
-#include <cstdio>
 #include <string>
+
+#include "support/shell.h"
 
 namespace {
 
-struct Ended {
-  int status = -1;
-  std::string output;
-};
-Ended run(const std::string& command) {
-  Ended ended;
-  std::FILE* const pipe = ::popen((command + " 2>&1").c_str(), "r");
-  std::array<char, 4096> part;
-  while (std::fgets(part.data(), part.size(), pipe) != nullptr) ended.output += part.data();
-  const int status = ::pclose(pipe);
-  if (WIFEXITED(status)) ended.status = WEXITSTATUS(status);
-  return ended;
-}
+using pinion::test::Ended;
+using pinion::test::shell;
 
 const std::string kTests = PINION_TEST_DIRECTORY;
 const std::string kPreload = PINION_TEST_PRELOAD;
@@ -29,7 +17,8 @@ const std::string kPreload = PINION_TEST_PRELOAD;
 /// Asks for the reach as `pinion run` does.
 int reach(const std::string& parts, bool preloaded = true) {
   const std::string environment = preloaded ? "LD_PRELOAD=" + kPreload + " " : "";
-  return run("PINION=off " + environment + PINION_TEST_COMMAND + " --front-reach " + kPreload + " " + parts)
+  return shell("PINION=front=mpi " + environment + PINION_TEST_COMMAND + " --front-reach " + kPreload + " " +
+               parts)
       .status;
 }
 constexpr int kReached = 10, kElsewhere = 11, kUnknown = 12;
@@ -49,8 +38,9 @@ TEST(FrontReach, IsNotProvedByALibraryWithItsOwn) {
 
 TEST(FrontReach, OfFunctionsThatAreLookedUp) {
   const std::string program = "LD_LIBRARY_PATH=" + kTests + " " + kTests + "/verbs_lookup_program";
-  EXPECT_EQ(run("LD_PRELOAD= " + program).output, "10 10 10 10 \n");
-  const Ended ended = run("PINION=front=verbs,retention=leave-pinned LD_PRELOAD=" + kPreload + " " + program);
+  EXPECT_EQ(shell("LD_PRELOAD= " + program).output, "10 10 10 10 \n");
+  const Ended ended = shell(
+      "PINION=front=verbs,retention=leave-pinned,remote-keys=shared LD_PRELOAD=" + kPreload + " " + program);
   EXPECT_EQ(ended.status, 0);
   EXPECT_EQ(ended.output, "1 1 1 1 \n");
 }

@@ -47,6 +47,45 @@ TEST_F(LibcHooks, UninstallingGivesTheEntriesBack) {
   EXPECT_EQ(seen_ranges(), Ranges{});
 }
 
+std::atomic<int> unmapped_twice{0};
+
+/// Counts unmappings of memory that is gone already: it may be another thread's by then.
+Answer note_unmapping(const MemoryChange& change) {
+  unsigned char resident = 0;
+  if (change.kind == ChangeKind::unmap &&
+      mincore(reinterpret_cast<void*>(change.range.begin), page_size(), &resident) != 0)
+    ++unmapped_twice;
+  return Answer::proceed;
+}
+
+TEST(SelfTest, UnmapsNothingTwice) {
+  ASSERT_TRUE(install_libc_hooks({note_unmapping, note_end}).complete);
+  unmapped_twice = 0;
+  test_memory_events();
+  EXPECT_EQ(unmapped_twice, 0);
+  uninstall_libc_hooks();
+}
+
+// Another thread gets the address as soon as the test has let it go.
+TEST(SelfTest, FindsItsEventAmongThoseOfOthers) {
+  const std::size_t page = page_size();
+  const Range own{16 * page, 18 * page}, others{17 * page, 40 * page};
+  EventWatch seen;
+  seen.start(own);
+  seen.note_begin(own);
+  seen.note_begin(others);
+  seen.note_end(others);
+  EXPECT_TRUE(seen.is_open());
+  EXPECT_FALSE(seen.saw(own));
+  seen.note_end(own);
+  EXPECT_FALSE(seen.is_open());
+  seen.note_begin(others);
+  seen.note_end(others);
+  EXPECT_TRUE(seen.saw(own));
+  EXPECT_EQ(seen.last(), others);
+  EXPECT_FALSE(seen.saw({16 * page, 17 * page}));
+}
+
 TEST_F(LibcHooks, SelfTestSeesEveryEvent) {
   const HookReport report = test_memory_events();
   for (const HookStatus& row : report.rows) {

@@ -110,6 +110,156 @@ TEST_F(PatchedByOthers, AfterUsAndKeepingUsAsTheOriginal) {
   expect_one_munmap(1, 1);  // ours, theirs, and ours again, which must not go round
 }
 
+// ---- Chains of several ----
+
+/// A library that keeps what it displaces as "the original", by the jump that it finds there.
+struct Keeper {
+  std::atomic<int> calls{0};
+  int (*original)(void*, std::size_t) = nullptr;
+
+  int pass_on(void* address, std::size_t length) {
+    ++calls;
+    if (original != nullptr) return original(address, length);
+    return static_cast<int>(raw_system_call(SYS_munmap, arguments_of(address, length)));
+  }
+  void patch(const ForeignPatcher& munmap, int (*code)(void*, std::size_t)) {
+    original = reinterpret_cast<int (*)(void*, std::size_t)>(jump_target(munmap.code()));
+    munmap.write(absolute_jump(reinterpret_cast<void*>(code)));
+  }
+};
+Keeper first_keeper, second_keeper, third_keeper;
+int first_munmap(void* address, std::size_t length) { return first_keeper.pass_on(address, length); }
+int second_munmap(void* address, std::size_t length) { return second_keeper.pass_on(address, length); }
+int third_munmap(void* address, std::size_t length) { return third_keeper.pass_on(address, length); }
+
+TEST_F(PatchedByOthers, EachOfSeveralHearsOnce) {
+  first_keeper.patch(other_, first_munmap);
+  install();
+  const auto expect_each = [](int second, int third) {
+    first_keeper.calls = second_keeper.calls = third_keeper.calls = 0;
+    char* const p = map_pages(1);
+    watch(Range::of(p, page_size()));
+    EXPECT_EQ(munmap(p, page_size()), 0);
+    EXPECT_EQ(seen_ranges(), Ranges(1, Range::of(p, page_size())));
+    EXPECT_FALSE(is_resident(reinterpret_cast<Address>(p)));
+    EXPECT_EQ(first_keeper.calls, 1);
+    EXPECT_EQ(second_keeper.calls, second);
+    EXPECT_EQ(third_keeper.calls, third);
+  };
+  expect_each(0, 0);
+  second_keeper.patch(other_, second_munmap);
+  expect_each(1, 0);
+  ASSERT_TRUE(reinstall_hooks().complete);
+  expect_each(1, 0);
+  third_keeper.patch(other_, third_munmap);
+  ASSERT_TRUE(reinstall_hooks().complete);
+  expect_each(1, 1);
+}
+
+// A library that leaves puts back what it had displaced: our branch. Its code may be unloaded next.
+TEST_F(PatchedByOthers, AfterUsAndRemovedOnceOursIsOnTop) {
+  install();
+  for (int i = 0; i < 10; ++i) {
+    const ForeignPatch displaced = other_.read();
+    other_.write(absolute_jump(reinterpret_cast<void*>(foreign_munmap)));
+    ASSERT_TRUE(reinstall_hooks().complete);
+    expect_one_munmap(1, 1);
+    other_.write(displaced);
+    expect_one_munmap(1, 0);
+    EXPECT_TRUE(hooks_intact());
+  }
+}
+
+TEST_F(PatchedByOthers, TheLatestIsRemovedAndTheEarlierStays) {
+  first_keeper.patch(other_, first_munmap);
+  install();
+  const ForeignPatch displaced = other_.read();
+  second_keeper.patch(other_, second_munmap);
+  ASSERT_TRUE(reinstall_hooks().complete);
+  other_.write(displaced);
+  first_keeper.calls = second_keeper.calls = 0;
+  char* const p = map_pages(1);
+  EXPECT_EQ(munmap(p, page_size()), 0);
+  EXPECT_EQ(first_keeper.calls, 1);
+  EXPECT_EQ(second_keeper.calls, 0);
+  uninstall_libc_hooks();
+  EXPECT_EQ(jump_target(other_.code()), reinterpret_cast<void*>(first_munmap));
+}
+
+// ---- Who hooks brk alone, as Open MPI's patcher and libfabric do ----
+
+std::atomic<int> foreign_breaks{0};
+
+int foreign_brk(void* address) {
+  ++foreign_breaks;
+  sbrk(0);  // Open MPI's asks where it was
+  auto* const now = reinterpret_cast<void*>(syscall(SYS_brk, address));
+  *static_cast<void**>(dlsym(RTLD_DEFAULT, "__curbrk")) = now;
+  if (now >= address) return 0;
+  errno = ENOMEM;
+  return -1;
+}
+
+class BrkPatchedByOthers : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (kForeignAllocator) GTEST_SKIP() << "the sanitizers' runtimes have threads";
+  }
+  void TearDown() override { uninstall_libc_hooks(); }
+  void patch() { brk_.write(absolute_jump(reinterpret_cast<void*>(foreign_brk))); }
+
+  /// The heap grows and shrinks by sbrk: each is heard, and bracketed as often.
+  static void expect_heard(std::size_t brackets) {
+    const auto pages = static_cast<std::intptr_t>(4 * page_size());
+    foreign_breaks = 0;
+    void* const grown = sbrk(pages);
+    ASSERT_NE(reinterpret_cast<std::intptr_t>(grown), -1);
+    EXPECT_EQ(foreign_breaks, 1);
+    const auto begin = reinterpret_cast<Address>(grown);
+    const Range lost{page_ceil(begin), page_ceil(begin + 4 * page_size())};
+    watch(lost);
+    EXPECT_EQ(sbrk(-pages), reinterpret_cast<void*>(begin + 4 * page_size()));
+    EXPECT_EQ(seen_ranges(), Ranges(brackets, lost));
+    EXPECT_EQ(foreign_breaks, 2);
+    EXPECT_EQ(sbrk(0), grown);
+    EXPECT_EQ(foreign_breaks, 2) << "a question moves nothing";
+    EXPECT_EQ(reinterpret_cast<std::intptr_t>(sbrk(INTPTR_MAX)), -1);
+    EXPECT_EQ(errno, ENOMEM);
+  }
+
+  ForeignPatcher brk_{"brk"};
+};
+
+TEST_F(BrkPatchedByOthers, HearOfSbrkWithoutUs) {
+  patch();
+  expect_heard(0);
+}
+
+TEST_F(BrkPatchedByOthers, HearOfSbrkBeforeUs) {
+  patch();
+  ASSERT_TRUE(install_libc_hooks({note_begin, note_end}).complete);
+  expect_heard(1);
+}
+
+TEST_F(BrkPatchedByOthers, HearOfSbrkAfterUs) {
+  ASSERT_TRUE(install_libc_hooks({note_begin, note_end}).complete);
+  patch();
+  expect_heard(1);  // sbrk is ours still
+  ASSERT_TRUE(reinstall_hooks().complete);
+  expect_heard(1);
+}
+
+// An unmapping that was held back is made later: whoever has come since hears of it as well.
+TEST_F(PatchedByOthers, HearOfAnUnmappingThatWasHeldBack) {
+  install();
+  other_.write(absolute_jump(reinterpret_cast<void*>(foreign_munmap)));
+  char* const p = map_pages(1);
+  foreign_calls = 0;
+  EXPECT_TRUE(unmap_held_back(Range::of(p, page_size())));
+  EXPECT_EQ(foreign_calls, 1);
+  EXPECT_FALSE(is_resident(reinterpret_cast<Address>(p)));
+}
+
 std::atomic<int> moves_elsewhere{0};
 
 /// Behaves like UCX: the destination is lost, and the kernel takes another one.

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <memory>
@@ -13,6 +14,7 @@
 #include "fixture.h"
 #include "support/eventually.h"
 #include "support/fake_device.h"
+#include "support/held_faults.h"
 #include "support/in_child.h"
 
 namespace pinion::arena_test {
@@ -75,6 +77,29 @@ TEST_F(ArenaAheadTest, ARequestToASegmentThatHadTimeRegistersNothing) {
   const runlog::Counters counters = Engine::running()->counters().all();
   EXPECT_EQ(counters.registrations, 1u);
   EXPECT_EQ(counters.registration_ns, 0u) << "no time of the program's";
+  process_heap().free(block);
+}
+
+TEST_F(ArenaAheadTest, LittleIsRegisteredBeyondABlock) {
+  for (const std::size_t size : {5, 33, 65, 100}) {
+    start_ahead();
+    char* const block = take(size * kMiB);
+    ASSERT_TRUE(await_ahead(1));
+    EXPECT_LE(registered(), size * kMiB + std::max(kHugepage, size * kMiB / 20)) << size;
+    EXPECT_TRUE(serves(block, size * kMiB));
+    process_heap().free(block);
+    Engine::stop();
+    process_heap().relieve();
+  }
+}
+
+TEST_F(ArenaAheadTest, SegmentsWhoseBlocksHaveGoneWaitForTheNextOne) {
+  process_heap().free(take(64 * kMiB));
+  start_ahead();
+  char* const block = take(5 * kMiB);
+  ASSERT_TRUE(await_ahead(1));
+  EXPECT_LE(registered(), 7 * kMiB) << "the block's part alone";
+  EXPECT_TRUE(serves(block, 5 * kMiB));
   process_heap().free(block);
 }
 
@@ -191,6 +216,23 @@ TEST_F(ArenaAheadTest, ChildrenHaveTheBlocksWhileSegmentsAreRegistered) {
     process_heap().free(block);
     process_heap().relieve();
   }
+}
+
+TEST_F(ArenaAheadTest, FaultsThatTheProgramServesItselfAreLeftToIt) {
+  if (kSanitized) GTEST_SKIP() << "no threads after a fork";
+  if (!test::HeldFaults::allowed()) GTEST_SKIP() << "faults of the kernel cannot be served";
+  for (const auto by : {test::HeldFaults::By::libc, test::HeldFaults::By::own_code})
+    test::in_child([this, by] {
+      char* const block = take(64 * kMiB);
+      const test::HeldFaults faults(Range::of(block, 64 * kMiB), by);
+      ASSERT_TRUE(faults.held());
+      start_ahead();
+      char* const other = take(4 * kMiB);
+      std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      Engine::stop();
+      EXPECT_FALSE(faults.any()) << "Pinion's, not the program's";
+      process_heap().free(other);
+    });
 }
 
 TEST_F(ArenaAheadTest, TheRunMayEndAtAnyMoment) {

@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cerrno>
 #include <cstring>
 #include <functional>
 #include <string>
@@ -14,8 +15,11 @@
 
 #include "engine/engine.h"
 #include "fixture.h"
+#include "monitor/libc_hooks.h"
 #include "monitor/memory_events.h"
+#include "monitor/system_call.h"
 #include "support/eventually.h"
+#include "support/foreign_patcher.h"
 #include "support/in_child.h"
 #include "support/system_call_filter.h"
 
@@ -484,6 +488,44 @@ TEST_F(ArenaTest, AMappingEndsBesideAnAllocation) {
   }
   process_heap().relieve();
   EXPECT_EQ(process_arena().figures().segments, 0u) << "all addresses are free again";
+}
+
+// ---- beside other hookers ----
+
+std::atomic<Address> heard_at{0};
+std::atomic<int> heard{0};
+
+/// Another library's replacement, which makes the system call itself.
+void* foreign_mmap(void* at, std::size_t bytes, int protection, int flags, int file, off_t offset) {
+  if ((flags & MAP_FIXED) != 0 && Range::of(at, bytes).contains({heard_at, heard_at + 1})) ++heard;
+  const long got = raw_system_call(SYS_mmap, arguments_of(at, bytes, protection, flags, file, offset));
+  if (!is_error(got)) return reinterpret_cast<void*>(got);
+  errno = static_cast<int>(-got);
+  return MAP_FAILED;
+}
+
+TEST_F(ArenaTest, OtherHookersHearOfTheEndOfAMappingOverABlock) {
+  if (kSanitized) GTEST_SKIP() << "the sanitizers replace mmap, too";
+  for (const bool before : {true, false})
+    test::in_child([this, before] {
+      const test::ForeignPatcher patcher("mmap");
+      const test::ForeignPatch patch = test::absolute_jump(reinterpret_cast<void*>(foreign_mmap));
+      if (before) patcher.write(patch);
+      start();
+      if (!before) {
+        patcher.write(patch);
+        ASSERT_TRUE(reinstall_hooks().complete);
+      }
+      char* const block = take(4 * kMiB);
+      ::close(map_shared_over(block, kMiB, 5));
+      heard_at = reinterpret_cast<Address>(block);
+      EXPECT_EQ(::munmap(block, kMiB), 0);  // past the heap, as libc itself does
+      EXPECT_EQ(heard, 1) << (before ? "patched before" : "patched after");
+      EXPECT_FALSE(is_readable(block));
+      heard_at = 0;
+      process_heap().free(block);
+      Engine::stop();
+    });
 }
 
 // The firehose does this while a peer holds the memory.

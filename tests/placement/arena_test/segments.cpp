@@ -12,6 +12,7 @@
 #include "monitor/memory_events.h"
 #include "support/eventually.h"
 #include "support/in_child.h"
+#include "support/strict_overcommit.h"
 
 namespace pinion::arena_test {
 namespace {
@@ -287,6 +288,46 @@ TEST_F(ArenaTest, FreeMemoryBesideABlockGoesBackWhereNoDeviceHasIt) {
     Engine::stop();
     process_heap().relieve();
   }
+}
+
+TEST_F(ArenaTest, WhereUntouchedMemoryIsChargedFreeMemoryBesideABlockIsNot) {
+  if (kAliased) GTEST_SKIP() << "shared memory is charged while it is mapped";
+  const test::StrictOvercommit strict;
+  start();
+  constexpr std::size_t kLarge = 23 * kMiB;
+  char* const freed = take(kLarge);
+  char* const block = take(64 << 10);
+  const Range segment = process_arena().devices().at(reinterpret_cast<Address>(block));
+  ASSERT_TRUE(segment.contains(Range::of(freed, kLarge))) << "both lie in one segment";
+  std::memset(freed, 7, kLarge);
+  std::memset(block, 8, 64 << 10);
+  EXPECT_GE(test::StrictOvercommit::charged_bytes(segment), kLarge);
+  for (int round = 0; round < 3; ++round) {
+    process_heap().free(freed);
+    EXPECT_LE(test::StrictOvercommit::charged_bytes(segment), 2 * kHugepage) << "but for its ends";
+    EXPECT_TRUE(is_filled(block, 64 << 10, 8));
+    EXPECT_TRUE(serves(block, 64 << 10)) << "what has no rights is not registered";
+    Engine::stop();  // its registrations end
+    start();
+    ASSERT_EQ(take(kLarge, true), freed);
+    EXPECT_TRUE(is_filled(freed, kLarge, 0));
+    std::memset(freed, 7, kLarge);
+  }
+  EXPECT_TRUE(serves(freed, kLarge));
+  process_heap().free(freed);
+  process_heap().free(block);
+}
+
+TEST_F(ArenaTest, ASegmentThatHasGoneMeanwhileIsNotPinned) {
+  start();
+  char* const block = take(4 * kMiB);
+  const Range request = Range::of(block, 4 * kMiB);
+  DeviceSegments& devices = process_arena().devices();
+  process_heap().free(block);
+  process_heap().relieve();
+  const Range gone = devices.at(request.begin);
+  ASSERT_TRUE(gone.empty());
+  EXPECT_TRUE(devices.pin(gone, request).empty());
 }
 
 TEST_F(ArenaTest, AMappingOverFreeMemoryIsNotDropped) {

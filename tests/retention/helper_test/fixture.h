@@ -25,7 +25,7 @@ constexpr Duration kOver = 10 * kMicrosecond;
 inline const LinearFit kFree{0, 0};
 
 /// Returns the test's predictions, and records its observations.
-class ToldPredictor final : public Predictor {
+class ToldPredictor : public Predictor {
  public:
   const char* name() const override { return "told"; }
   Observed observe(const Use& use) override {

@@ -7,12 +7,6 @@
 
 namespace pinion::made_up_cuda {
 
-struct Array {
-  DevicePointer base = 0;
-  std::size_t width = 0;  ///< of a row, in bytes
-  std::size_t height = 1, depth = 1;
-};
-
 /// CUDA_ARRAY_DESCRIPTOR_v2 and CUDA_ARRAY3D_DESCRIPTOR_v2.
 struct ArrayShape {
   std::size_t width, height;
@@ -23,6 +17,13 @@ struct ArrayShape3D {
   std::size_t width, height, depth;
   int format;
   unsigned channels, flags;
+};
+
+struct Array {
+  DevicePointer base = 0;
+  std::size_t width = 0;  ///< of a row, in bytes
+  std::size_t height = 1, depth = 1;
+  ArrayShape3D shape{};  ///< as its creator described it
 };
 
 /// The bytes of an element.

@@ -32,6 +32,12 @@ Result forbid_in_all_captures(const Context& context) {
   return result;
 }
 
+Result forbid_question(const std::shared_ptr<Capture>& capture, Result error) {
+  if (!capture || !world().settings.strict_captures) return kSuccess;
+  capture->lost = true;
+  return error;
+}
+
 Result check_capture(const Stream& stream) {
   if (stream.capture) return stream.capture->lost ? kCaptureInvalidated : kSuccess;
   if (!stream.legacy) return kSuccess;

@@ -32,6 +32,9 @@ struct Capture {
 Result forbid_in_captures();
 /// For a call that no mode permits: all captures of the context are lost.
 Result forbid_in_all_captures(const Context& context);
+/// For a question about what a capture has taken up (null: none has): its error, after which a strict driver
+/// has lost the capture.
+Result forbid_question(const std::shared_ptr<Capture>& capture, Result error);
 /// For work in this stream: an error, where it captures no more, or where a blocking stream captures beside
 /// the legacy stream.
 Result check_capture(const Stream& stream);

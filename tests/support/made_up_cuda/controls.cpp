@@ -175,6 +175,11 @@ void madeUpLeaveOldBytes(int on) {
   world().settings.leaves_old_bytes = on != 0;
 }
 
+void madeUpBeStrict(int on) {
+  const Lock lock(world().mutex);
+  world().settings.strict_captures = on != 0;
+}
+
 unsigned long long madeUpCopied(int way) {
   const Lock lock(world().mutex);
   return way < kPinned || way > kWaited ? 0 : world().moved[way];

@@ -15,12 +15,14 @@ std::size_t element_bytes(int format, unsigned channels) {
 
 namespace {
 
-Result create(Call& call, Handle* made, std::size_t width, std::size_t height, std::size_t depth) {
+Result create(Call& call, Handle* made, const ArrayShape3D& shape) {
+  const std::size_t width = shape.width * element_bytes(shape.format, shape.channels);
   if (!made || width == 0) return kInvalidValue;
   auto array = std::make_shared<Array>();
   array->width = width;
-  array->height = std::max<std::size_t>(height, 1);
-  array->depth = std::max<std::size_t>(depth, 1);
+  array->height = std::max<std::size_t>(shape.height, 1);
+  array->depth = std::max<std::size_t>(shape.depth, 1);
+  array->shape = shape;
   array->base = world().memory.allocate(array->width * array->height * array->depth, call.context()->id);
   if (!array->base) return kOutOfMemory;
   *made = world().arrays.add(std::move(array));
@@ -50,14 +52,22 @@ extern "C" {
 Result cuArrayCreate_v2(Handle* array, const ArrayShape* shape) {
   MADE_UP_CALL(Need::kContext);
   if (!shape) return kInvalidValue;
-  return create(call, array, shape->width * element_bytes(shape->format, shape->channels), shape->height, 1);
+  return create(call, array, {shape->width, shape->height, 0, shape->format, shape->channels, 0});
 }
 
 Result cuArray3DCreate_v2(Handle* array, const ArrayShape3D* shape) {
   MADE_UP_CALL(Need::kContext);
   if (!shape) return kInvalidValue;
-  return create(call, array, shape->width * element_bytes(shape->format, shape->channels), shape->height,
-                shape->depth);
+  return create(call, array, *shape);
+}
+
+Result cuArray3DGetDescriptor_v2(ArrayShape3D* shape, Handle handle) {
+  MADE_UP_CALL(Need::kContext);
+  const auto array = world().arrays.find(handle);
+  if (!array) return kInvalidHandle;
+  if (!shape) return kInvalidValue;
+  *shape = array->shape;
+  return kSuccess;
 }
 
 Result cuArrayDestroy(Handle handle) {

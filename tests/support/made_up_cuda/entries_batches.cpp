@@ -51,10 +51,19 @@ struct PeerCopy {
 };
 static_assert(sizeof(PeerCopy) == sizeof(Copy3D));
 
-bool describe_operand(const Operand& operand, const BatchCopy& copy, Place& place) {
+/// The bytes in which a copy counts: of an element of its array, or one.
+std::size_t unit_of(const BatchCopy& copy) {
+  for (const Operand* const side : {&copy.source, &copy.target}) {
+    const auto array = side->type == 2 ? world().arrays.find(side->array.array) : nullptr;
+    if (array) return element_bytes(array->shape.format, array->shape.channels);
+  }
+  return 1;
+}
+
+bool describe_operand(const Operand& operand, const BatchCopy& copy, std::size_t unit, Place& place) {
   if (operand.type == 1) {
     place.address = operand.memory.address;
-    place.pitch = operand.memory.row ? operand.memory.row : copy.width;
+    place.pitch = (operand.memory.row ? operand.memory.row : copy.width) * unit;
     place.slice = place.pitch * (operand.memory.layer ? operand.memory.layer : copy.height);
     return true;
   }
@@ -63,7 +72,7 @@ bool describe_operand(const Operand& operand, const BatchCopy& copy, Place& plac
   place.pitch = array->width;
   place.slice = array->width * array->height;
   place.address =
-      array->base + operand.array.z * place.slice + operand.array.y * place.pitch + operand.array.x;
+      array->base + operand.array.z * place.slice + operand.array.y * place.pitch + operand.array.x * unit;
   return true;
 }
 
@@ -87,11 +96,12 @@ Result batch_3d(Call& call, Default meaning, const void* handle, std::size_t cou
   if (count == 0 || !copies || !is_order(copies[0].order)) return kInvalidValue;
   std::vector<Transfer> transfers(count);
   for (std::size_t i = 0; i < count; ++i) {
-    transfers[i].width = copies[i].width;
+    const std::size_t unit = unit_of(copies[i]);
+    transfers[i].width = copies[i].width * unit;
     transfers[i].height = copies[i].height;
     transfers[i].depth = copies[i].depth;
-    if (!describe_operand(copies[i].source, copies[i], transfers[i].from) ||
-        !describe_operand(copies[i].target, copies[i], transfers[i].to))
+    if (!describe_operand(copies[i].source, copies[i], unit, transfers[i].from) ||
+        !describe_operand(copies[i].target, copies[i], unit, transfers[i].to))
       return kInvalidValue;
   }
   return copy_batch(call, stream, std::move(transfers), static_cast<AccessOrder>(copies[0].order));

@@ -66,6 +66,7 @@ Result cuInit(unsigned flags) {
   if (const char* const longest = std::getenv("MADE_UP_CUDA_LONGEST_WAIT"))
     w.settings.longest_wait = std::chrono::milliseconds(std::atoll(longest));
   w.settings.strict_exit = std::getenv("MADE_UP_CUDA_STRICT_EXIT") != nullptr;
+  if (std::getenv("MADE_UP_CUDA_STRICT")) w.settings.strict_captures = true;
   set_handlers();
   w.initialized = true;
   return kSuccess;

@@ -71,6 +71,7 @@ Result cuEventQuery(Handle handle) {
   if (const Result refused = forbid_in_captures()) return refused;
   const auto event = event_of(handle);
   if (!event) return kInvalidHandle;
+  if (const Result refused = forbid_question(event->capture, kCapturedEvent)) return refused;
   if (event->work && !event->work->done) return kNotReady;
   return event->context->sticky;
 }
@@ -80,6 +81,7 @@ Result cuEventSynchronize(Handle handle) {
   if (const Result refused = forbid_in_captures()) return refused;
   const auto event = event_of(handle);
   if (!event) return kInvalidHandle;
+  if (const Result refused = forbid_question(event->capture, kCapturedEvent)) return refused;
   const WorkPointer work = event->work;
   return work ? await(call.lock(), *event->context, *work, call.name()) : event->context->sticky;
 }
@@ -115,6 +117,7 @@ Result cuModuleGetFunction(Handle* function, Handle, const char* name) {
 
 MADE_UP_PAIR(cuStreamQuery, _ptsz, (Handle handle), (handle)) {
   MADE_UP_STREAM(stream, handle);
+  if (const Result refused = forbid_question(stream->capture, kCaptureUnsupported)) return refused;
   if (const Result refused = forbid_in_captures()) return refused;
   return query(*stream);
 }

@@ -56,6 +56,7 @@
   X(cuArrayCreate, cuArrayCreate_v2, 3020)                                       \
   X(cuArray3DCreate, cuArray3DCreate_v2, 3020)                                   \
   X(cuArrayDestroy, cuArrayDestroy, 2000)                                        \
+  X(cuArray3DGetDescriptor, cuArray3DGetDescriptor_v2, 3020)                     \
   X(cuPointerGetAttribute, cuPointerGetAttribute, 4000)                          \
   X(cuPointerGetAttributes, cuPointerGetAttributes, 7000)                        \
   X(cuStreamCreate, cuStreamCreate, 2000)                                        \

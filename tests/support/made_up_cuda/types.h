@@ -19,7 +19,8 @@ inline constexpr Result kInvalidValue = 1, kOutOfMemory = 2, kNotInitialized = 3
                         kNotFound = 500, kNotReady = 600, kIllegalAddress = 700, kContextDestroyed = 709,
                         kAlreadyRegistered = 712, kNotRegistered = 713, kLaunchFailed = 719,
                         kNotPermitted = 800, kNotSupported = 801, kCaptureUnsupported = 900,
-                        kCaptureInvalidated = 901, kCaptureImplicit = 906, kCaptureWrongThread = 908;
+                        kCaptureInvalidated = 901, kCaptureImplicit = 906, kCapturedEvent = 907,
+                        kCaptureWrongThread = 908;
 
 /// Handles are numbers that nobody dereferences.
 using Handle = void*;

@@ -1,5 +1,7 @@
 #include "support/made_up_cuda/work.h"
 
+#include <sched.h>
+
 #include <algorithm>
 #include <thread>
 #include <utility>
@@ -50,8 +52,11 @@ void run_first(Lock& lock, Stream& stream) {
   announce();
 }
 
-/// The stream's thread. It ends after the stream was destroyed.
+/// The stream's thread. It ends after the stream was destroyed. A GPU has no part in the priority of the
+/// thread that submits to it first.
 void serve(const StreamPointer& stream) {
+  const sched_param ordinary{};
+  ::sched_setscheduler(0, SCHED_OTHER, &ordinary);
   Lock lock(world().mutex);
   while (!stream->queue.empty() || !stream->destroyed) {
     if (stream->queue.empty()) {

@@ -55,6 +55,7 @@ struct Settings {
   Result failing_with = kSuccess;
   bool leaves_old_bytes = false;  ///< transfers of pinned memory do half of their work
   bool strict_exit = false;
+  bool strict_captures = false;  ///< questions about what a capture has taken up are refused
 };
 
 /// How bytes of host memory were moved.

@@ -16,13 +16,14 @@ enum Place {
 #include "intercept/cuda/calls.inc"
 };
 
-constexpr int kFirstResult = 5000;
+constexpr int kFirstResult = 5000, kNoDevice = 100;
 constinit std::atomic<const void*> g_caller{nullptr};
 
 int answer(const char* name, void** function, int version, std::uint64_t flags, int* status);
 
 int called(int place, const void* caller, Word a, Word b, Word c, Word d, Word e) {
   g_caller = caller;
+  if (place == at_cuInit) return kNoDevice;
   if (a == 0 || (place != at_cuGetProcAddress && place != at_cuGetProcAddress_v2))
     return kFirstResult + place;
   return answer(reinterpret_cast<const char*>(a), reinterpret_cast<void**>(b), static_cast<int>(c), d,
@@ -44,11 +45,10 @@ const void* reach_last_caller() { return g_caller; }
 
 /// One of a newer driver.
 int cuMemcpyOfTheFuture(Word, Word) { return g_caller = __builtin_return_address(0), kFirstResult - 1; }
-// Those that the front leaves alone. libcudart takes the driver's functions, and finds no device.
-int cuInit(unsigned) { return 100; }
+// One that the front leaves alone. libcudart takes the driver's functions, and finds no device.
 int cuDriverGetVersion(int* version) { return *version = 13000, 0; }
 
-// What the front needs besides. Attributes and captures are unknown.
+// The front needs these besides. Attributes and captures are unknown.
 #define OTHER(symbol) \
   int symbol() { return 999; }
 OTHER(cuCtxGetCurrent)
@@ -93,7 +93,6 @@ int answer(const char* name, void** function, int version, std::uint64_t flags, 
       best = &row;
   }
   *function = best != nullptr ? best->address : nullptr;
-  if (std::strcmp(name, "cuInit") == 0) *function = reinterpret_cast<void*>(&cuInit);
   if (std::strcmp(name, "cuDriverGetVersion") == 0) *function = reinterpret_cast<void*>(&cuDriverGetVersion);
   if (std::strcmp(name, "cuMemcpyOfTheFuture") == 0)
     *function = reinterpret_cast<void*>(&cuMemcpyOfTheFuture);

@@ -32,8 +32,7 @@ const void* (*g_last_caller)() = nullptr;
 void call(const Name& name, std::size_t place, void* address) {
   if (address == nullptr) return fault("is missing", name.symbol);
   const int result = reinterpret_cast<Function*>(address)(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0);
-  if (result != reach::kFirstResult + static_cast<int>(place))
-    return fault("is another function", name.symbol);
+  if (result != reach::result_of(name, place)) return fault("is another function", name.symbol);
   const bool own = file_of(g_last_caller()) == file_of(reinterpret_cast<const void*>(&call));
   own ? ++g_own : ++g_elsewhere;
 }
@@ -44,7 +43,7 @@ void for_each(Find find) {
   for (const Name& name : reach::kNames) call(name, place++, find(name));
 }
 
-/// By cuGetProcAddress, as the latest version that finds this form.
+/// Asks cuGetProcAddress, as the latest version that finds this form.
 template <class Get>
 void* proc_address(const Name& name, Get get) {
   void* found = nullptr;

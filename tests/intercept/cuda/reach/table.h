@@ -2,7 +2,9 @@
 // reference.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 
 extern "C" {
 #define CALL(symbol, ...) [[gnu::weak]] int symbol(std::uintptr_t, ...);
@@ -24,7 +26,10 @@ inline const Name kNames[] = {
 #include "intercept/cuda/calls.inc"
 };
 
-/// What the library's functions return: that much and their place in the table.
-inline constexpr int kFirstResult = 5000;
+/// The results of the library's functions: that much and their place in the table. cuInit finds no device.
+inline constexpr int kFirstResult = 5000, kNoDevice = 100;
+inline int result_of(const Name& name, std::size_t place) {
+  return std::strcmp(name.symbol, "cuInit") == 0 ? kNoDevice : kFirstResult + static_cast<int>(place);
+}
 
 }  // namespace reach

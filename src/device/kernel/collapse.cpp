@@ -1,0 +1,132 @@
+#include "device/kernel/collapse.h"
+
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <system_error>
+
+#include "monitor/own_process.h"
+#include "monitor/system_call.h"
+
+// Missing in the headers of kernels before 6.1.
+#ifndef MADV_COLLAPSE
+#define MADV_COLLAPSE 25
+#endif
+
+namespace pinion {
+
+namespace {
+
+constexpr std::size_t kLargestUnit = std::size_t{32} << 20;
+constexpr int kDeadline = 6;  // SCHED_DEADLINE, which libc's headers lack
+
+// The words of /proc/self/pagemap.
+constexpr std::uint64_t kPresent = std::uint64_t{1} << 63, kOfFile = std::uint64_t{1} << 61,
+                        kExclusive = std::uint64_t{1} << 56;
+
+/// Whether each page of the unit is anonymous, there, and of this process alone.
+bool is_whole(Range unit, int pagemap) {
+  std::array<std::uint64_t, 512> words;
+  for (Address at = unit.begin; at < unit.end;) {
+    const std::size_t pages = std::min<std::size_t>(words.size(), (unit.end - at) / page_size());
+    const auto bytes = static_cast<ssize_t>(pages * sizeof words[0]);
+    const auto offset = static_cast<off_t>(at / page_size() * sizeof words[0]);
+    if (::pread(pagemap, words.data(), static_cast<std::size_t>(bytes), offset) != bytes) return false;
+    constexpr std::uint64_t kAsked = kPresent | kOfFile | kExclusive;
+    if (!std::all_of(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(pages),
+                     [](std::uint64_t word) { return (word & kAsked) == (kPresent | kExclusive); }))
+      return false;
+    at += pages * page_size();
+  }
+  return true;
+}
+
+std::size_t unit_in_force() {
+  char enabled[64] = {};
+  KernelText text("/sys/kernel/mm/transparent_hugepage/enabled");
+  for (std::size_t i = 0; i + 1 < sizeof enabled && text.current() != KernelText::kEnd; text.advance())
+    enabled[i++] = static_cast<char>(text.current());
+  if (enabled[0] == '\0' || std::strstr(enabled, "[never]") != nullptr) return 0;
+  const std::size_t unit = transparent_page_size();
+  return unit > page_size() && unit <= kLargestUnit ? unit : 0;
+}
+
+bool is_real_time(pid_t thread) {
+  const int policy = ::sched_getscheduler(thread) & ~SCHED_RESET_ON_FORK;
+  return policy == SCHED_FIFO || policy == SCHED_RR || policy == kDeadline;
+}
+
+/// Adjacent units by one call: each begins by emptying the lists of all processors.
+class Run {
+ public:
+  Run(Collapse& done, const PageFiles& files) : done_(done), files_(files) {}
+
+  void add(Range unit) {
+    if (!units_.empty() && units_.end != unit.begin) flush();
+    if (units_.empty()) units_.begin = unit.begin;
+    units_.end = unit.end;
+  }
+  void flush() {
+    if (units_.empty()) return;
+    const long result =
+        raw_system_call(SYS_madvise, arguments_of(units_.begin, units_.bytes(), MADV_COLLAPSE));
+    if (!is_error(result)) {
+      done_.bytes += units_.bytes();
+    } else {
+      done_.bytes += end_of_hugepages(units_, files_) - units_.begin;
+      // EAGAIN: a page of some unit was in use, and the others have been collapsed.
+      if (result != -EAGAIN) done_.error = static_cast<int>(-result);
+    }
+    units_ = {};
+  }
+
+ private:
+  Collapse& done_;
+  const PageFiles& files_;
+  Range units_;
+};
+
+}  // namespace
+
+std::size_t collapse_unit() {
+  static const std::size_t unit = unit_in_force();
+  return unit;
+}
+
+bool waits_matter() {
+  KernelText set_aside("/sys/devices/system/cpu/isolated");
+  if (const int first = set_aside.current(); first >= '0' && first <= '9') return true;
+  std::error_code failed;
+  for (const auto& thread : std::filesystem::directory_iterator("/proc/thread-self/..", failed))
+    if (is_real_time(std::atoi(thread.path().filename().c_str()))) return true;
+  return static_cast<bool>(failed);
+}
+
+Collapse collapse(Range range, const PageFiles& files) {
+  Collapse done;
+  const std::size_t unit = collapse_unit();
+  if (unit == 0) return done;
+  const Range units{(range.begin + unit - 1) / unit * unit, range.end / unit * unit};
+  Run run(done, files);
+  for (Address at = units.begin; at < units.end && done.error == 0; at += unit) {
+    const Range one{at, at + unit};
+    if (!is_whole(one, files.pagemap().get())) continue;
+    if (end_of_hugepages(one, files) == one.end)
+      done.bytes += unit;
+    else
+      run.add(one);
+  }
+  if (done.error == 0) run.flush();
+  return done;
+}
+
+}  // namespace pinion

@@ -1,0 +1,30 @@
+// Turns memory that is there into transparent hugepages (madvise's MADV_COLLAPSE, Linux 6.1), which register
+// for a thirtieth. It takes some 500 us of the calling thread a hugepage. Its contents, its rights and its
+// size in memory stay; other threads may use it meanwhile.
+//
+// A *unit* is an aligned range of a transparent hugepage's size. Owns nothing. Any thread, outside of hooks.
+#pragma once
+
+#include <cstddef>
+
+#include "base/range.h"
+#include "device/kernel/mapped_hugepages.h"
+
+namespace pinion {
+
+/// 0: the kernel has no transparent hugepages, the administrator has set them to `never`, or they are so
+/// large that nothing is ever collapsed (over 32 MiB).
+std::size_t collapse_unit();
+/// Whether a thread of this process has a real-time policy, or processors are set aside for such threads.
+/// Nothing is collapsed there: another thread's mmap would wait for it.
+bool waits_matter();
+
+struct Collapse {
+  std::size_t bytes = 0;  ///< that lie in hugepages since
+  int error = 0;          ///< an errno for which it stopped; those of single units are passed over
+};
+/// Collapses the units of `range`, as far as they are wholly there on ordinary pages of this process alone:
+/// none that is absent, swapped out, of a file, shared with a child, or merged. No region may hold them.
+Collapse collapse(Range range, const PageFiles& files);
+
+}  // namespace pinion

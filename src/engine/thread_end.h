@@ -1,0 +1,11 @@
+// Lets a front end what it has in a thread that ends: a call that the thread left by a jump long before.
+#pragma once
+
+namespace pinion {
+
+struct ThreadContext;
+
+/// Has `end` called by each thread that ends, while its context is still its own.
+void watch_thread_ends(void (*end)(ThreadContext&));
+
+}  // namespace pinion

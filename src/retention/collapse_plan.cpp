@@ -1,0 +1,57 @@
+#include "retention/collapse_plan.h"
+
+namespace pinion {
+
+namespace {
+// Longer calls would hold other threads' mmaps up for longer.
+constexpr std::size_t kStretch = std::size_t{64} << 20;
+// The first time after which a refused buffer is tried again; each time twice as long.
+constexpr Duration kUntilNextTry = 60 * kSecond;
+constexpr int kTrials = 3;
+}  // namespace
+
+Range CollapsePlan::part(const Buffer& buffer, const Ledger& ledger, const CostEstimates& costs,
+                         Duration idle, Time now) {
+  if (!collapses() || now < buffer.collapsing.again) return {};
+  const Range all = units_of(buffer.pages);
+  if (settings_.whole_regions && all != buffer.pages) return {};
+  const Range rest{std::max(all.begin, buffer.collapsing.done_to), all.end};
+  if (rest.begin >= rest.end) return {};
+  const Duration round_trip =
+      costs.deregistration.expected(buffer.entries) + costs.registration.expected(buffer.entries);
+  if (buffer.collapsing.rent < ledger.worth_of_work(buffer.pages.pages(), cost(rest.bytes()) + round_trip))
+    return {};
+  // A shorter stretch would spend most on the round trip.
+  const std::size_t least = std::min(rest.bytes(), units_for(round_trip) + settings_.unit);
+  const std::size_t most = std::min({rest.bytes(), kStretch, units_for(idle / 2)});
+  if (most < least) return {};
+  const std::size_t afforded = units_for(ledger.free_for_work() - round_trip);
+  if (afforded < least) {
+    saves_until_ = now + std::max(kSecond, 2 * buffer.longest_interval);
+    return {};
+  }
+  return {rest.begin, rest.begin + std::min(most, afforded)};
+}
+
+void CollapsePlan::collapsed(Buffer& buffer, const Retention::Action& action, Duration dear, Time now) {
+  const auto [bytes, took, refused] = action.collapsed;
+  Buffer::Collapsing& state = buffer.collapsing;
+  if (state.dear == 0) state.dear = dear;
+  if (bytes >= settings_.unit && took > 0)
+    a_byte_ += (static_cast<double>(took) / static_cast<double>(bytes) - a_byte_) / 8;
+  if (!refused && bytes > 0) {
+    state.done_to = action.collapse.end;
+    return;
+  }
+  state.rest = std::max(kUntilNextTry, 2 * state.rest);
+  state.again = now + state.rest;
+}
+
+void CollapsePlan::registered(const Buffer& buffer, Duration took) {
+  if (!collapses() || buffer.collapsing.dear == 0 || buffer.collapsing.done_to < units_of(buffer.pages).end)
+    return;
+  in_vain_ = std::max(-kTrials, in_vain_ + (took > buffer.collapsing.dear / 2 ? 1 : -1));
+  if (in_vain_ == kTrials) gains_ = false;
+}
+
+}  // namespace pinion

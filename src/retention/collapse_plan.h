@@ -1,0 +1,77 @@
+// Which buffers retention `helper` turns into hugepages, so that their registrations become cheap
+// (device/kernel/collapse.h): rent or buy. A buffer pays rent while it is idle and its region is kept, only
+// because a registration of it is dear. Once that has cost as much as collapsing the rest of it and one dear
+// round trip, it is bought, in stretches for which there is time and which the budget affords.
+//
+// Owns the terms; the state of a buffer lies in the buffer. One thread, retention's.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+
+#include "retention/buffer_table.h"
+#include "retention/ledger.h"
+#include "retention/retention.h"
+
+namespace pinion {
+
+class CollapsePlan {
+ public:
+  struct Settings {
+    /// Of a transparent hugepage; 0: nothing is ever collapsed.
+    std::size_t unit = 0;
+    /// A region has one size of pages, so that a single ordinary page makes it dear.
+    bool whole_regions = false;
+  };
+
+  explicit CollapsePlan(Settings settings) : settings_(settings) {}
+
+  bool collapses() const { return settings_.unit != 0 && gains_; }
+
+  /// The buffer's region is kept from now on, only because it would be dear to have it back.
+  void kept_as_dear(Buffer& buffer, Time now) const {
+    if (collapses() && buffer.collapsing.dear_since == kNotYet) buffer.collapsing.dear_since = now;
+  }
+  /// It is used: until then it paid rent.
+  void used(Buffer& buffer, Time time) const {
+    if (buffer.collapsing.dear_since != kNotYet)
+      buffer.collapsing.rent += std::max<Duration>(time - buffer.collapsing.dear_since, 0);
+    buffer.collapsing.dear_since = kNotYet;
+  }
+
+  /// The part to collapse now, if the buffer will be idle for `idle`; empty: none.
+  Range part(const Buffer& buffer, const Ledger& ledger, const CostEstimates& costs, Duration idle, Time now);
+  /// A buffer is to be bought, and the budget did not afford a stretch of it lately: what else is dear waits.
+  bool saves_up(Time now) const { return now < saves_until_; }
+  /// The stretch is done. `dear`: a registration of the buffer before it.
+  void collapsed(Buffer& buffer, const Retention::Action& action, Duration dear, Time now);
+  /// A registration of the buffer took so long. The first ones that lie in hugepages show whether the device
+  /// gains at all.
+  void registered(const Buffer& buffer, Duration took);
+
+ private:
+  /// Its units.
+  Range units_of(Range pages) const {
+    const std::size_t unit = settings_.unit;
+    return {(pages.begin + unit - 1) / unit * unit, pages.end / unit * unit};
+  }
+  Duration cost(std::size_t bytes) const {
+    return static_cast<Duration>(a_byte_ * static_cast<double>(bytes));
+  }
+  /// Bytes in whole units that are collapsed in that time.
+  std::size_t units_for(Duration time) const {
+    const double units = static_cast<double>(time) / (a_byte_ * static_cast<double>(settings_.unit));
+    return static_cast<std::size_t>(std::clamp(units, 0., kMostUnits)) * settings_.unit;
+  }
+
+  static constexpr double kMostUnits = 1 << 20;
+
+  const Settings settings_;
+  double a_byte_ = 550e3 / (2 << 20);  ///< ns; the prior is Linux 6.18's median
+  int in_vain_ = 0;  ///< registrations that were as dear as before, less those that were not
+  bool gains_ = true;
+  Time saves_until_ = kNotYet;
+};
+
+}  // namespace pinion

@@ -1,0 +1,6 @@
+(set! geometry-lattice (make lattice (size 8 8 8)))
+(set! geometry (list (make block (center 0 0) (size infinity 1 1) (material (make dielectric (epsilon 12))))))
+(set! sources (list (make source (src (make continuous-src (frequency 0.15))) (component Ez) (center -3 0))))
+(set! pml-layers (list (make pml (thickness 1.0))))
+(set! resolution 10)
+(run-until 1.5 (at-end (lambda () (print "field: " (get-field-point Ez (vector3 1 0 0)) "\n"))))

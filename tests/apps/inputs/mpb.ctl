@@ -1,0 +1,6 @@
+(set! num-bands 4)
+(set! k-points (list (vector3 0.5 0 0)))
+(set! geometry-lattice (make lattice (size 1 1 1)))
+(set! geometry (list (make sphere (center 0 0 0) (radius 0.3) (material (make dielectric (epsilon 12))))))
+(set! resolution 32)
+(run)

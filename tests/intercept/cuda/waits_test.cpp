@@ -1,0 +1,159 @@
+// Calls of several threads that wait for each other, from outside (program.h): none waits under Pinion for
+// what it does not wait for without. And captures that begin beside copies: none is lost.
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "intercept/cuda/program.h"
+#include "support/eventually.h"
+
+namespace pinion::test {
+namespace {
+
+class CudaWaits : public CudaProgram {
+ protected:
+  void SetUp() override {
+    CudaProgram::SetUp();
+    if (IsSkipped()) return;
+    madeUpSetLongestWait(20'000);
+    madeUpBeStrict(1);
+  }
+
+  enum class Buffer { registered, fresh };
+
+  /// Another thread's synchronous copy waits for a gated stream, and keeps the context's work out of the
+  /// driver; one more thread copies into an idle stream, and waits there. `call` uses that stream, and
+  /// returns.
+  template <class Call>
+  void beside_a_waiting_copy(Buffer buffer, std::size_t bytes, Call&& call) {
+    Memory memory(bytes), other(kMiB);
+    if (buffer == Buffer::registered) {
+      ASSERT_TRUE(register_by_use(memory));
+    }
+    memory.fill(21);
+    other.fill(22);
+    Stream gated = nullptr;
+    ASSERT_EQ(cuStreamCreate(&gated, 0), kSuccess);
+    ASSERT_EQ(madeUpCloseGate(gated), 0);
+    std::thread synchronous([&] {
+      EXPECT_EQ(cuCtxSetCurrent(context_), kSuccess);
+      EXPECT_EQ(cuMemcpyHtoD_v2(device_ + kBytes, other.data(), kMiB), kSuccess);
+    });
+    ASSERT_TRUE(eventually([] { return madeUpWaiting() == 1; }));
+    std::thread copying([&] {
+      EXPECT_EQ(cuCtxSetCurrent(context_), kSuccess);
+      EXPECT_EQ(cuMemcpyHtoDAsync_v2(device_, memory.data(), bytes, stream_), kSuccess);
+    });
+    ASSERT_TRUE(eventually([] { return madeUpWaiting() == 2; }));
+    call();
+    ASSERT_EQ(madeUpOpenGate(gated), 0);
+    synchronous.join();
+    copying.join();
+    ASSERT_EQ(cuStreamSynchronize(stream_), kSuccess);
+    EXPECT_TRUE(device_holds(bytes, 21));
+    EXPECT_TRUE(Memory::holds(madeUpDeviceBytes(device_ + kBytes), kMiB, 22));
+  }
+  void let_wait() {
+    Event done = nullptr;
+    ASSERT_EQ(cuEventCreate(&done, 2), kSuccess);
+    EXPECT_EQ(cuStreamWaitEvent(stream_, done, 0), kSuccess);
+  }
+  void capture() {
+    void* graph = nullptr;
+    EXPECT_EQ(cuStreamBeginCapture_v2(stream_, kCaptureRelaxed), kSuccess);
+    EXPECT_EQ(cuStreamEndCapture(stream_, &graph), kSuccess);
+  }
+};
+
+TEST_F(CudaWaits, AStreamWaitsForAnEventBesideARegisteredCopyThatWaits) {
+  for (const std::size_t bytes : {kMiB, kBytes})
+    beside_a_waiting_copy(Buffer::registered, bytes, [&] { let_wait(); });
+}
+
+TEST_F(CudaWaits, ACaptureBeginsBesideARegisteredCopyThatWaits) {
+  for (const std::size_t bytes : {kMiB, kBytes})
+    beside_a_waiting_copy(Buffer::registered, bytes, [&] { capture(); });
+}
+
+TEST_F(CudaWaits, AStreamWaitsForAnEventBesideALargeFreshCopyThatWaits) {
+  beside_a_waiting_copy(Buffer::fresh, kBytes, [&] { let_wait(); });
+}
+
+/// A capture that another thread begins in the stream of a copy, before the nth call of the driver that the
+/// copy makes. Either has the other one before it: the copy is made, or captured, and no capture is lost.
+class CapturesBesideCopies : public CudaWaits {
+ protected:
+  static inline std::atomic<bool> begins_{false}, begun_{false};
+  static inline thread_local int t_calls = 0;
+
+  static void observe(const char*) {
+    if (--t_calls != 0) return;
+    begins_ = true;
+    // It may have to wait for the copy.
+    for (int i = 0; i < 20 && !begun_; ++i) ::usleep(1000);
+  }
+
+  void begin_before(int nth, std::size_t bytes, bool registered, int mode) {
+    SCOPED_TRACE(std::to_string(nth) + (registered ? ", registered, " : ", ") + std::to_string(bytes));
+    Memory memory(bytes);
+    if (registered) {
+      ASSERT_TRUE(register_by_use(memory));
+    }
+    begins_ = begun_ = false;
+    void* graph = nullptr;
+    std::atomic<bool> copied{false};
+    std::thread capturing([&] {
+      EXPECT_EQ(cuCtxSetCurrent(context_), kSuccess);
+      while (!begins_) ::usleep(100);
+      EXPECT_EQ(cuStreamBeginCapture_v2(stream_, mode), kSuccess);
+      begun_ = true;
+      while (!copied) ::usleep(100);
+      EXPECT_EQ(cuStreamEndCapture(stream_, &graph), kSuccess);
+    });
+    memory.fill(11);
+    t_calls = nth;
+    EXPECT_EQ(cuMemcpyHtoDAsync_v2(device_, memory.data(), bytes, stream_), kSuccess);
+    t_calls = 0;
+    begins_ = true;
+    ASSERT_TRUE(eventually([&] { return begun_.load(); }));
+    copied = true;
+    capturing.join();
+    ASSERT_EQ(cuStreamSynchronize(stream_), kSuccess);
+    ASSERT_NE(graph, nullptr);
+    check(graph, memory);
+  }
+
+  /// A launch copies what the memory holds then, or nothing.
+  void check(void* graph, Memory& memory) {
+    void* launched = nullptr;
+    ASSERT_EQ(cuGraphInstantiateWithFlags(&launched, graph, 0), kSuccess);
+    for (int value = 1; value < 5; ++value) {
+      memory.fill(value);
+      // It would be registered by these.
+      ASSERT_EQ(cuMemcpyHtoD_v2(device_ + kBytes, memory.data(), memory.bytes()), kSuccess);
+      std::memset(madeUpDeviceBytes(device_), 99, memory.bytes());
+      ASSERT_EQ(cuGraphLaunch(launched, stream_), kSuccess);
+      ASSERT_EQ(cuStreamSynchronize(stream_), kSuccess);
+      EXPECT_TRUE(device_holds(memory.bytes(), value) || device_holds(memory.bytes(), 99));
+    }
+  }
+};
+
+TEST_F(CapturesBesideCopies, AreNeverLost) {
+  Memory warm(kBytes);
+  ASSERT_TRUE(register_by_use(warm));
+  madeUpAtCall(observe);
+  for (const int mode : {kCaptureGlobal, kCaptureRelaxed})
+    for (const bool registered : {true, false})
+      for (const std::size_t bytes : {kMiB, kBytes})
+        for (int nth = 1; nth <= 12; ++nth) begin_before(nth, bytes, registered, mode);
+  madeUpAtCall(nullptr);
+}
+
+}  // namespace
+}  // namespace pinion::test
