@@ -45,6 +45,11 @@ int replace_plain_file(const std::string& path, mode_t mode) {
   return create_plain_file(path, mode);
 }
 
+bool is_users_alone(const struct stat& status) {
+  return S_ISREG(status.st_mode) && status.st_uid == ::geteuid() && (status.st_mode & 077) == 0 &&
+         status.st_nlink <= 1;
+}
+
 const char* open_failure(int code) {
   switch (code) {
     case ELOOP:

@@ -3,6 +3,7 @@
 // name is opened, and the caller never waits. Any thread; read_up_to() allocates.
 #pragma once
 
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include <cstddef>
@@ -23,6 +24,10 @@ int create_plain_file(const std::string& path, mode_t mode = 0644);
 
 /// Like create_plain_file(), but first removes the file or link of this name.
 int replace_plain_file(const std::string& path, mode_t mode = 0644);
+
+/// Whether an open file is this user's own, and closed to others. With a second name it counts as another's:
+/// by a hard link, another user could lead here to a file of ours of another kind.
+bool is_users_alone(const struct stat& status);
 
 /// strerror(), with the reasons above in words.
 const char* open_failure(int code);

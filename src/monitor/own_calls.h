@@ -8,8 +8,9 @@
 //
 // look_at_loaded_code() reads the executable file mappings of this process, each once: those of every
 // namespace of the dynamic linker and those mapped by hand. Exceptions are the hooked libc, the dynamic
-// linker (loader.h), the vdso and Pinion's own libraries. Code that a program makes at run time goes unread.
-// Owns the record of code read so far, guarded by a mutex. Ordinary code; allocates; never in a hook.
+// linker (loader.h), the vdso, Pinion's own libraries, and files that an earlier process of this user has
+// read (known_code.h). Code that a program makes at run time goes unread. Owns the record of code read so
+// far, guarded by a mutex. Ordinary code; allocates; never in a hook.
 #pragma once
 
 #include <cstddef>
@@ -23,6 +24,9 @@ struct OwnCall {
   std::size_t offset;  ///< of the system call instruction
   const char* name;    ///< of the system call
 };
+
+/// No call takes more code, from its number on.
+constexpr std::size_t kMostOwnCallBytes = 128;
 
 /// The first such call in the machine code.
 std::optional<OwnCall> find_own_call(const std::byte* code, std::size_t bytes);

@@ -150,12 +150,6 @@ class Door {
   const int file_;
 };
 
-bool is_ours(const struct stat& status) {
-  // A hard link by another user could lead here to a file of ours of another kind.
-  return S_ISREG(status.st_mode) && status.st_uid == ::geteuid() && (status.st_mode & 077) == 0 &&
-         status.st_nlink <= 1;
-}
-
 bool is_table(const SharedTable& file) {
   return std::memcmp(file.magic, kMagic, sizeof kMagic) == 0 && file.version == kVersion &&
          file.bytes == sizeof(SharedTable);
@@ -225,7 +219,7 @@ Error NodeTable::open_and_join(const std::string& path, int flags, std::uint64_t
     Door door(path, flags);
     passed = true;
     if (door.file() < 0) return failed(path, "cannot be opened");
-    if (!is_ours(door.status()))
+    if (!is_users_alone(door.status()))
       return Error::make(EPERM, "%.200s: not a file of this user's alone", path.c_str());
     passed = false;
     if (!door.wait()) return Error::make(EBUSY, "%.200s: locked by another process", path.c_str());
@@ -352,7 +346,7 @@ void remove_abandoned_tables(const std::string& directory) {
     Door door(path, 0);
     if (door.file() < 0) return;
     const struct stat status = door.status();
-    if (!is_ours(status) || status.st_size != sizeof(SharedTable) || !door.try_lock()) return;
+    if (!is_users_alone(status) || status.st_size != sizeof(SharedTable) || !door.try_lock()) return;
     SharedTable* file = map(door.file());
     if (!file) return;
     const bool abandoned = is_table(*file) && !door.are_locked(0, NodeTable::kMostProcesses);

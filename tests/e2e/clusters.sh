@@ -54,11 +54,11 @@ processes_of() {
   done
 }
 
-# The remains of jobs on the nodes: files and processes.
+# The remains of jobs on the nodes: files and processes. The user's next jobs need not read the code that pinion-code knows.
 remains() {
   local node
   for node in "${nodes[@]}"; do
-    on "$node" find /tmp /dev/shm -mindepth 1 -not -path "$work*" -not -path "$build*" | sed "s|^|$node: |"
+    on "$node" find /tmp /dev/shm -mindepth 1 -not -path "$work*" -not -path "$build*" -not -name "pinion-code-$(id -u)" | sed "s|^|$node: |"
     processes_of "$node" | sed "s|^|$node: |"
   done
 }

@@ -3,18 +3,25 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sched.h>
 #include <sys/mman.h>
+#include <sys/mount.h>
+#include <sys/stat.h>
 #include <sys/syscall.h>
+#include <sys/wait.h>
+#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdio>
 #include <fstream>
+#include <functional>
 #include <initializer_list>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "monitor/known_code.h"
 #include "support/in_child.h"
 #include "support/temporary_directory.h"
 
@@ -131,6 +138,91 @@ TEST(OwnCalls, CodeThatGoesWhileItIsReadIsNoFault) {
     EXPECT_FALSE(finding.own_calls) << finding.own_calls.message;
   });
 }
+
+// ---- What an earlier process has read ----
+
+/// Waits until a file has been as it is for so long that its times tell.
+void await_age(const char* path) {
+  struct stat status {};
+  ASSERT_EQ(::stat(path, &status), 0);
+  while (::time(nullptr) - status.st_ctime < 11) ::usleep(200'000);
+}
+
+/// Runs f in a child with an empty /dev/shm of its own. False: the system refuses it one.
+bool with_own_shared_memory(const std::function<void()>& f) {
+  constexpr int kRefused = 77;
+  const pid_t child = ::fork();
+  if (child == 0) {
+    const int space = ::geteuid() == 0 ? 0 : CLONE_NEWUSER;
+    if (::unshare(CLONE_NEWNS | space) != 0 ||
+        ::mount(nullptr, "/", nullptr, MS_REC | MS_PRIVATE, nullptr) != 0 ||
+        ::mount("tmpfs", "/dev/shm", "tmpfs", 0, "mode=1777") != 0)
+      ::_exit(kRefused);
+    f();
+    std::fflush(nullptr);
+    ::_exit(testing::Test::HasFailure() ? 1 : 0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == kRefused) return false;
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  return true;
+}
+
+TEST(OwnCalls, WhatOneProcessHasReadTheNextOnesNeedNot) {
+  await_age("/proc/self/exe");
+  const bool done = with_own_shared_memory([] {
+    test::in_child([] { EXPECT_FALSE(look_at_loaded_code(0).complete); });
+    test::in_child([] { EXPECT_TRUE(look_at_the_rest().complete); });
+    test::in_child([] { EXPECT_TRUE(look_at_loaded_code(0).complete); });
+    std::ofstream("/dev/shm/" + KnownCode::name()) << std::string(1 << 15, 'x');
+    test::in_child([] { EXPECT_FALSE(look_at_loaded_code(0).complete) << "after damage"; });
+  });
+  if (!done) GTEST_SKIP() << "no /dev/shm of its own";
+}
+
+#if defined(__x86_64__)
+// Of the same size and time of modification as before, as archives set it.
+TEST(OwnCalls, AFileThatGotCallsOfItsOwnSinceIsReadAgain) {
+  const TemporaryDirectory directory;
+  const std::string path = directory.path() + "/library.so";
+  constexpr std::size_t kBytes = std::size_t{1} << 20;
+  const timespec built[] = {{1'000'000'000, 0}, {1'000'000'000, 0}};
+  const auto build = [&](const std::vector<unsigned char>& call) {
+    const MappedCode code(path, kBytes, call);
+    ASSERT_EQ(::utimensat(AT_FDCWD, path.c_str(), built, 0), 0);
+  };
+  build({});
+  await_age(path.c_str());
+  await_age("/proc/self/exe");
+  const auto look = [&](std::size_t most_bytes, CodeFinding& finding) {
+    const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+    void* const code = ::mmap(nullptr, kBytes, PROT_READ | PROT_EXEC, MAP_PRIVATE, file, 0);
+    ::close(file);
+    finding = most_bytes == 0 ? look_at_loaded_code(0) : look_at_the_rest();
+    ::munmap(code, kBytes);
+  };
+  const bool done = with_own_shared_memory([&] {
+    CodeFinding finding;
+    test::in_child([&] { look(1, finding); });
+    test::in_child([&] {
+      look(0, finding);
+      EXPECT_TRUE(finding.complete) << "it was read before";
+    });
+    build({0xb8, kMunmap, 0, 0, 0, 0x0f, 0x05});
+    test::in_child([&] {
+      look(1, finding);
+      EXPECT_TRUE(finding.own_calls);
+    });
+    await_age(path.c_str());
+    test::in_child([&] {
+      look(1, finding);
+      EXPECT_TRUE(finding.own_calls) << "what was found is told to nobody";
+    });
+  });
+  if (!done) GTEST_SKIP() << "no /dev/shm of its own";
+}
+#endif
 
 #if defined(__x86_64__)
 TEST(OwnCalls, AFileThatWasReplacedIsReadWhereItIsMapped) {
