@@ -127,7 +127,9 @@ enum pinion_device_flags {
  * that acquire and release and by Pinion's helper thread. Signals are then blocked, and Pinion holds no lock.
  * They are never called from a hook, a signal handler, or a forked child of the process that opened the
  * domain. They may allocate and block. Of Pinion's functions they may call only pinion_memory_begin and
- * pinion_memory_end.
+ * pinion_memory_end. They return: a jump out of them leaves Pinion's locks held, and an exception ends the
+ * process where the helper calls them. (From an acquire or a release it reaches that call's caller; nothing
+ * is registered then.)
  */
 struct pinion_device_operations {
   size_t size;      /* sizeof(struct pinion_device_operations) */

@@ -3,6 +3,7 @@
 #include <pthread.h>
 #include <sys/mman.h>
 
+#include <array>
 #include <new>
 
 #include "engine/thread_end.h"
@@ -18,11 +19,13 @@ pthread_key_t g_key;
 bool g_has_key = false;  ///< the program may have taken them all
 pthread_once_t g_key_once = PTHREAD_ONCE_INIT;
 
-constinit std::atomic<void (*)(ThreadContext&)> g_end{nullptr};
+/// One of each front.
+constinit std::array<std::atomic<void (*)(ThreadContext&)>, 4> g_ends{};
 
 void leave(void* left) {
   auto* context = static_cast<ThreadContext*>(left);
-  if (const auto end = g_end.load(std::memory_order_relaxed)) end(*context);
+  for (const auto& place : g_ends)
+    if (const auto end = place.load(std::memory_order_relaxed)) end(*context);
   this_thread_context = nullptr;
   context->state.store(ThreadContext::State::left, std::memory_order_release);
 }
@@ -83,7 +86,12 @@ std::uint64_t leases_out_at(std::size_t place) {
   });
 }
 
-void watch_thread_ends(void (*end)(ThreadContext&)) { g_end.store(end, std::memory_order_relaxed); }
+void watch_thread_ends(void (*end)(ThreadContext&)) {
+  for (auto& place : g_ends) {
+    void (*there)(ThreadContext&) = nullptr;
+    if (place.compare_exchange_strong(there, end, std::memory_order_relaxed) || there == end) return;
+  }
+}
 
 bool is_forked_child() { return g_forked.load(std::memory_order_relaxed); }
 

@@ -5,6 +5,8 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <cerrno>
+#include <span>
 #include <utility>
 
 #include "base/on_monotonic.h"
@@ -18,6 +20,27 @@ namespace pinion {
 /// For callers that ignore device calls.
 inline constexpr auto not_noted = [](const DeviceCall&) {};
 
+namespace blocking {
+
+/// Mends what a call of a device would leave if it threw: its library, or the program's device, may.
+template <class Mend>
+class IfThrown {
+ public:
+  explicit IfThrown(Mend mend) : mend_(mend) {}
+  ~IfThrown() {
+    if (armed_) mend_();
+  }
+  IfThrown(const IfThrown&) = delete;
+  IfThrown& operator=(const IfThrown&) = delete;
+  void disarm() { armed_ = false; }
+
+ private:
+  Mend mend_;
+  bool armed_ = true;
+};
+
+}  // namespace blocking
+
 /// Deregisters a region claimed by one of the begin_ functions. `note(const DeviceCall&)` follows the call.
 /// The clock is read before the region's bytes may be registered anew, so that time lines too keep to the
 /// limit.
@@ -30,7 +53,12 @@ DeviceCall retire_claimed(Domain& domain, Region* region, Actor actor, Note&& no
                   .error = {},
                   .domain = &domain};
   PreemptionMeter meter;
-  call.error = domain.device().deregister(region->key, actor);
+  {
+    // Where the device throws, the region stays to be tried again.
+    blocking::IfThrown failed([&] { domain.fail_retire(region); });
+    call.error = domain.device().deregister(region->key, actor);
+    failed.disarm();
+  }
   meter.end();
   call.end = domain.clock().ticks();
   call.preempted = meter.lost(domain.device().least_time(false, call.entries));
@@ -71,6 +99,28 @@ void wait_for(Acquisition& acquisition, AcquireStep step, Rest&& rest) {
   acquisition.rested(woke - began, std::min(woke - began, theirs + late));
 }
 
+/// Ends an acquisition whose device has thrown: its region goes, and threads that wait for it go on.
+inline void give_up(Acquisition& acquisition) {
+  static_cast<void>(acquisition.registered(
+      {Error::make(ECANCELED, "the device's library has thrown"), {}, {}}, monotonic_now()));
+  for (Region* victim : acquisition.victims()) acquisition.victims_in().fail_retire(victim);
+}
+
+template <class Note>
+void retire_victims(Acquisition& acquisition, Actor actor, Note&& note) {
+  Domain& domain = acquisition.victims_in();
+  std::span<Region* const> left = acquisition.victims();
+  IfThrown others([&] {
+    for (Region* victim : left) domain.fail_retire(victim);
+  });
+  while (!left.empty()) {
+    Region* const victim = left.front();
+    left = left.subspan(1);
+    retire_claimed(domain, victim, actor, note);
+  }
+  others.disarm();
+}
+
 /// Calls the device for the acquisition's region.
 template <class Note, class Watch>
 AcquireStep register_region(Acquisition& acquisition, Actor actor, Note&& note, Watch&& watch) {
@@ -87,9 +137,11 @@ AcquireStep register_region(Acquisition& acquisition, Actor actor, Note&& note, 
                   .domain = &domain};
   PreemptionMeter meter;
   Device& device = domain.device();
+  IfThrown refused([&] { give_up(acquisition); });
   const Registration registration =
       request.view != 0 ? device.register_view(range, request.view, acquisition.rights(), actor)
                         : device.register_range(range, acquisition.rights(), actor);
+  refused.disarm();
   meter.end();
   call.end = domain.clock().ticks();
   call.entries = registration.entries_of(range);
@@ -123,8 +175,7 @@ AcquireStep run_blocking(Acquisition& acquisition, Actor actor, Note&& note = {}
         step = blocking::register_region(acquisition, actor, note, watch);
         continue;
       case AcquireStep::deregister:
-        for (Region* victim : acquisition.victims())
-          retire_claimed(acquisition.victims_in(), victim, actor, note);
+        blocking::retire_victims(acquisition, actor, note);
         break;
       case AcquireStep::await_region:
       case AcquireStep::await_departure:

@@ -5,6 +5,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
 #include <cstddef>
 #include <cstdint>
@@ -13,9 +14,11 @@
 #include <map>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "pinion/pinion.h"
+#include "support/eventually.h"
 #include "support/kept_registrations.h"
 #include "support/program_device.h"
 
@@ -246,6 +249,29 @@ TEST_F(BorrowedDevice, AFailedDeregistrationIsTriedAgain) {
   use(memory.page(0), kPage);
   close();
   EXPECT_LT(refusals, 0) << "it was tried once only";
+  EXPECT_EQ(operations_.live(), 0u);
+}
+
+// On threads that acquire and release; the helper's calls must return.
+TEST_F(BorrowedDevice, AnExceptionOfItsOperationsReachesTheCallerAndLeavesItsDomainInOrder) {
+  struct Thrown {};
+  bool throws = true;
+  operations_.refuse = [&](const Operations::Live&, std::size_t) { return throws ? throw Thrown() : 0; };
+  start("retention=leave-pinned,limit-regions=1");
+  const Memory memory(2);
+  for (int i = 0; i < 3; ++i) EXPECT_THROW(refusal(memory.page(0), kPage), Thrown);
+  throws = false;
+  std::thread([&] { use(memory.page(0), kPage); }).join();
+  use(memory.page(0), kPage);
+  EXPECT_EQ(operations_.live(), 1u);
+
+  // The deregistration of one that goes for another one; the helper tries it again.
+  std::atomic<bool> keeps{true};
+  operations_.refuse_deregistration = [&] { return keeps.exchange(false) ? throw Thrown() : 0; };
+  EXPECT_THROW(refusal(memory.page(1), kPage), Thrown);
+  EXPECT_TRUE(eventually([&] { return operations_.live() == 0; }));
+  use(memory.page(1), kPage);
+  close();
   EXPECT_EQ(operations_.live(), 0u);
 }
 

@@ -276,9 +276,20 @@ class VerbsDevice final : public Device {
     const auto region = state_->table.take(key.handle);
     if (!region) return {};
     const OwnVerbsCall own_call;
+    // Restores the entry also where the library throws.
+    struct Entry {
+      ~Entry() {
+        if (table != nullptr) table->restore(handle, region);
+      }
+      HandleTable<ibv_mr*>* table;
+      const std::uint64_t handle;
+      ibv_mr* const region;
+    } entry{&state_->table, key.handle, *region};
     const int code = verbs_.dereg_mr(*region);
-    if (code == 0) return {};
-    state_->table.restore(key.handle, *region);
+    if (code == 0) {
+      entry.table = nullptr;
+      return {};
+    }
     return Error::make(code, "RDMA device %s refuses to deregister memory: %s", choice_.name.c_str(),
                        std::strerror(code));
   }

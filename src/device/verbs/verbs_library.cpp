@@ -4,10 +4,12 @@
 
 namespace pinion {
 
-int& OwnVerbsCall::depth() {
-  static constinit thread_local int depth = 0;
-  return depth;
+const void*& OwnVerbsCall::note() {
+  static constinit thread_local const void* outermost = nullptr;
+  return outermost;
 }
+
+bool OwnVerbsCall::now() { return OpenFrame::is_inside(note()); }
 
 }  // namespace pinion
 

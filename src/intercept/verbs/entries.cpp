@@ -44,7 +44,6 @@ ibv_mr* pass(const Asked& asked, pinion::runlog::PassedFor why, const EntryFrame
              Arguments... arguments) {
   if (OwnVerbsCall::now()) return function(arguments...);
   pinion::verbs::Passing passing(asked, why, entry);
-  const OwnVerbsCall own_call;
   ibv_mr* mr = function(arguments...);
   if (mr == nullptr && is_for_want_of_room(errno)) {
     const int error = errno;

@@ -1,29 +1,22 @@
 #include "intercept/verbs/front.h"
 
-#include <pthread.h>
-
 #include <atomic>
 #include <cerrno>
-#include <cstdlib>
 #include <new>
 #include <utility>
 
 #include "base/clock.h"
-#include "base/process.h"
-#include "base/process_mutex.h"
 #include "base/units.h"
 #include "base/warning.h"
 #include "device/kernel/memlock.h"
 #include "device/verbs/own_verbs_call.h"
-#include "engine/acts.h"
 #include "engine/engine.h"
-#include "engine/fault_in_by_threads.h"
 #include "engine/make_room.h"
-#include "intercept/same_build.h"
 #include "intercept/verbs/call_context.h"
 #include "intercept/verbs/callers.h"
 #include "intercept/verbs/handles.h"
 #include "intercept/verbs/protection_domains.h"
+#include "intercept/verbs/run.h"
 
 namespace pinion::verbs {
 
@@ -31,93 +24,10 @@ namespace {
 
 using runlog::PassedFor;
 
-constexpr int kRemoteWrites = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_ATOMIC;
-constexpr int kRemote = kRemoteWrites | IBV_ACCESS_REMOTE_READ;
-/// A registration whose system limit is worth a look.
-constexpr std::size_t kManyBytes = std::size_t{64} << 20;
-constexpr int kPlain = IBV_ACCESS_LOCAL_WRITE | kRemote | IBV_ACCESS_RELAXED_ORDERING;
-
 // Registrations may be asked for before constructors of this library have run.
-constinit Handles g_handles;
 constinit ProtectionDomains g_domains;
-constinit OwnRegistrations g_own;
-
-// ---- the engine's life ----
-
-constinit ProcessMutex g_starting;
-constinit std::atomic<LeasePath*> g_leases{nullptr};
-constinit std::atomic<bool> g_off{false};     ///< everything passes by
-constinit std::atomic<bool> g_forked{false};  ///< the handles are the parent's
-
-/// The leases of handles that the program has as it ends get their records: without them its memory would
-/// count as registered, and as used by nobody. The leases stay: a device may still use the memory.
-void write_open_leases() {
-  LeasePath* const leases = LeasePath::running();
-  ThreadContext* const thread = this_thread();
-  if (leases == nullptr || thread == nullptr || g_forked.load(std::memory_order_acquire)) return;
-  g_handles.for_each_held([&](const Backing& backing) {
-    if (backing.transfer.active) leases->registry_source().note_open(*thread, backing.transfer);
-  });
-}
-
-Error start(LeasePath*& leases) {
-  if (!same_build_or_say_so()) return {};
-  Options options;
-  if (Error error = options_from_environment(options)) return error;
-  if (options.off || !may_act_below(options)) return {};
-  JobPlace place = job_place();
-  if (!list_holds(options.only_ranks, place.rank).value_or(true)) return {};
-  // A run after the one of MPI is none of the job's ranks.
-  if (Engine::running() == nullptr && Engine::was_started()) place = {-1, -1, place.local_ranks};
-  if (Error error = Engine::join(options, place, false)) return error;
-  if (!Engine::running()->act_below()) return Engine::leave();
-  leases = LeasePath::running();
-  const int handler = pthread_atfork(nullptr, nullptr, [] {
-    g_off.store(true);
-    g_forked.store(true);
-  });
-  if (handler != 0) return Error::make(handler, "no memory for a fork handler");
-  std::atexit([] {
-    write_open_leases();
-    Engine::stop_at_exit();
-  });
-  return {};
-}
-
-/// The lease path of the engine that runs for the front; null: there is none, or no more.
-LeasePath* running_leases() {
-  if (g_off.load(std::memory_order_acquire)) return nullptr;
-  LeasePath* leases = g_leases.load(std::memory_order_acquire);
-  if (leases == nullptr) [[unlikely]] {
-    const ProcessLock lock(g_starting);
-    leases = g_leases.load(std::memory_order_acquire);
-    if (leases == nullptr && !g_off.load()) {
-      if (const Error error = start(leases))
-        warn("%s: memory is registered as without Pinion", error.message);
-      g_leases.store(leases, std::memory_order_release);
-      g_off.store(leases == nullptr, std::memory_order_release);
-    }
-  }
-  return leases != nullptr && leases == LeasePath::running() ? leases : nullptr;
-}
-
-/// Returns the lease path only if it runs already.
-LeasePath* leases_that_run() {
-  LeasePath* const leases = g_leases.load(std::memory_order_acquire);
-  return leases != nullptr && leases == LeasePath::running() && !g_forked.load(std::memory_order_acquire)
-             ? leases
-             : nullptr;
-}
 
 // ---- requests that Pinion answers ----
-
-bool is_plain(const Asked& asked) {
-  const auto begin = reinterpret_cast<Address>(asked.address);
-  if ((asked.access & ~kPlain) != 0 || asked.iova != begin || !is_addressable(begin, asked.bytes))
-    return false;
-  // The library refuses these, with its own error.
-  return (asked.access & kRemoteWrites) == 0 || (asked.access & IBV_ACCESS_LOCAL_WRITE) != 0;
-}
 
 /// Whether a key is allowed to outlive its deregistration. Rights make no difference: a posted receive or
 /// send carries a local key, and a peer's message completes it.
@@ -151,33 +61,45 @@ void report_refusal(const LeasePath& leases, const Error& why, std::size_t bytes
       most.c_str(), by_count ? budget.regions_from() : limits.bytes_from.c_str());
 }
 
-/// All that is registered is in use: no retention helps, but a limit or smaller pools.
-void report_memlock(std::uint64_t bytes, Address caller) {
-  static std::atomic<bool> said{false};
-  const Memlock state = memlock();
-  if (state.has_room_for(bytes) || said.exchange(true)) return;
-  constexpr const char* kUcxQueue = "UCX_IB_RX_QUEUE_LEN";
-  const bool ucx = is_ucx(caller) && std::getenv(kUcxQueue) == nullptr;
-  warn(
-      "RLIMIT_MEMLOCK (%s) has no room for %s more: %s are registered, and none of it is idle. Raise it to "
-      "`ulimit -l %zu` at least%s%s%s (said once)",
-      format_size(state.limit).c_str(), format_size(bytes).c_str(), format_size(state.pinned).c_str(),
-      (state.pinned + bytes + 1023) / 1024, ucx ? ", or set " : "", ucx ? kUcxQueue : "",
-      ucx ? "=1024, which makes UCX's own receive buffers smaller" : "");
-}
-
-/// The registration faults in what is absent, by one thread.
-void fault_in_before(const Asked& asked) {
-  if (!is_plain(asked) || (asked.access & IBV_ACCESS_LOCAL_WRITE) == 0) return;
-  const Range range = Range::of(asked.address, asked.bytes);
-  if (range.bytes() >= kManyBytes && memlock().has_room_for(range.bytes())) fault_in_by_threads(range, true);
-}
-
 /// Peers reach a whole segment by its key: the user has to allow that.
 bool leases_in_arena(LeasePath& leases, ThreadContext& thread, int domain, Range range, Access access,
                      Backing& backing) {
   if (backing.has_peers && !includes(leases.arena().rights(), Access::all)) return false;
   return leases.arena_source().lease(thread, domain, range, access, backing.transfer);
+}
+
+/// Peers reach the range by its key, from before the key exists until it may be gone; later reach of theirs
+/// counts as exposed.
+class PeersReach {
+ public:
+  PeersReach(DomainMeter& meter, const Backing& backing) : meter_(meter), backing_(backing) {
+    if (backing_.has_peers) meter_.program_registers(backing_.range.to_pages(), RealClock().now());
+  }
+  ~PeersReach() {
+    if (!made_ && backing_.has_peers)
+      meter_.program_was_refused(backing_.range.to_pages(), RealClock().now());
+  }
+  PeersReach(const PeersReach&) = delete;
+  PeersReach& operator=(const PeersReach&) = delete;
+  void made() { made_ = true; }
+
+ private:
+  DomainMeter& meter_;
+  const Backing& backing_;
+  bool made_ = false;
+};
+
+/// Retention observe: the program's own registration, whose time is recorded.
+std::optional<PassedFor> observe(LeasePath& leases, ThreadContext& thread, const Caller& caller,
+                                 const Asked& asked, const CallPoint& point, Access local, Backing& backing) {
+  {
+    const OwnVerbsCall own_call;
+    backing.real = caller.next.reg_mr(asked.pd, asked.address, asked.bytes, asked.access);
+  }
+  if (backing.real == nullptr) return PassedFor::room;
+  if (!is_in_child())
+    leases.registry_source().observe(thread, backing.domain, point, backing.range, local, backing.transfer);
+  return std::nullopt;
 }
 
 /// Finds something to stand behind a handle. PassedFor: nothing has happened.
@@ -193,47 +115,25 @@ std::optional<PassedFor> back(const Caller& caller, const Asked& asked, const En
                             : -1;
   if (domain < 0) return PassedFor::device;
   const Access local = (asked.access & IBV_ACCESS_LOCAL_WRITE) != 0 ? Access::write : Access::read;
-  const Range range = Range::of(asked.address, asked.bytes);
-  backing.has_peers = (asked.access & kRemote) != 0 && leases->registers();
-  // The meter counts from before the key exists until it may be gone; later reach of peers counts as exposed.
-  DomainMeter& meter = leases->domains().slot(domain).meter;
-  if (backing.has_peers) meter.program_registers(range.to_pages(), RealClock().now());
-  Error why;
   // give_back() ends the reach of peers by these.
-  backing.range = range;
+  backing.range = Range::of(asked.address, asked.bytes);
   backing.domain = domain;
-  if (leases_in_arena(*leases, *thread, domain, range, local, backing)) {
-    backing.access = asked.access;
-    return std::nullopt;
-  }
-  if (leases->registers()) fault_in_before(asked);
-  if (!leases->registry_source().acquire(
-          *thread, domain, [&] { return call_point(*thread, entry); }, range, local, backing.transfer,
-          Refusal::report, &why)) {
-    if (std::exchange(backing.has_peers, false))
-      meter.program_was_refused(range.to_pages(), RealClock().now());
-    report_refusal(*leases, why, asked.bytes);
-    return PassedFor::room;
-  }
   backing.access = asked.access;
-  backing.real = nullptr;
-  if (backing.transfer.region() != nullptr) return std::nullopt;
-  // Retention observe: the program's own registration, whose time is recorded.
-  const OwnVerbsCall own_call;
-  backing.real = caller.next.reg_mr(asked.pd, asked.address, asked.bytes, asked.access);
-  if (backing.real != nullptr) return std::nullopt;
-  leases->release(*thread, backing.transfer);
-  return PassedFor::room;
-}
-
-std::uint64_t pages_of(const void* address, std::size_t bytes) {
-  return is_addressable(reinterpret_cast<Address>(address), bytes)
-             ? Range::of(address, bytes).to_pages().bytes()
-             : 0;
-}
-
-void end_own(std::uint64_t bytes) {
-  if (LeasePath* const leases = leases_that_run()) leases->own_registrations().end(bytes);
+  const auto point = [&] { return call_point(*thread, entry); };
+  if (!leases->registers()) return observe(*leases, *thread, caller, asked, point(), local, backing);
+  backing.has_peers = (asked.access & kRemote) != 0;
+  PeersReach reach(leases->domains().slot(domain).meter, backing);
+  if (!leases_in_arena(*leases, *thread, domain, backing.range, local, backing)) {
+    fault_in_before(asked);
+    Error why;
+    if (!leases->registry_source().acquire(*thread, domain, point, backing.range, local, backing.transfer,
+                                           Refusal::report, &why)) {
+      report_refusal(*leases, why, asked.bytes);
+      return PassedFor::room;
+    }
+  }
+  reach.made();
+  return std::nullopt;
 }
 
 /// An error leaves everything as it was.
@@ -246,7 +146,7 @@ int give_back(Address return_address, Backing& backing) {
   }
   if (backing.own_bytes != 0) end_own(std::exchange(backing.own_bytes, 0));
   if (!backing.transfer.active) return 0;
-  LeasePath* const leases = g_leases.load(std::memory_order_acquire);
+  LeasePath* const leases = started_leases();
   if (leases != LeasePath::running()) {
     leases->release_after_run(backing.transfer);
     return 0;
@@ -279,80 +179,16 @@ void fill(ibv_mr& mr, const Asked& asked, const Backing& backing) {
   }
 }
 
-void count_strict(ThreadContext* thread, const OwnRegistration& own, Ticks begin) {
-  if (own.why == PassedFor::keys && thread != nullptr) thread->passed.strict_ticks.add(ticks_now() - begin);
-}
-
-/// Nothing where the registration is not known.
-std::optional<int> deregister_own(Address return_address, ibv_mr* mr) {
-  if (g_forked.load(std::memory_order_acquire)) return std::nullopt;
-  // This comes before the library frees it: another thread's may get its address.
-  const auto own = g_own.take(mr);
-  if (!own) return std::nullopt;
-  const Ticks begin = ticks_now();
-  const OwnVerbsCall own_call;
-  if (const int error = caller_at(return_address, mr->context).next.dereg_mr(mr)) {
-    if (!g_own.add(mr, *own)) end_own(own->bytes);
-    return error;
-  }
-  count_strict(this_thread(), *own, begin);
-  end_own(own->bytes);
-  return 0;
-}
-
 }  // namespace
 
-Passing::Passing(const Asked& asked, PassedFor why, const EntryFrame& entry)
-    : return_address_(entry.return_address) {
-  LeasePath* const leases = leases_that_run();
-  if (leases == nullptr || asked.pd == nullptr || !leases->registers()) return;
-  thread_ = this_thread();
-  if (thread_ == nullptr) return;
-  counted_ = {asked.pd->context, pages_of(asked.address, asked.bytes), why};
-  leases->own_registrations().begin(*thread_, counted_.bytes);
-  fault_in_before(asked);
-  begin_ = ticks_now();
-}
-
-void Passing::refused(int error) {
-  if (thread_ == nullptr) return;
-  end_own(counted_.bytes);
-  if (error == ENOMEM) report_memlock(counted_.bytes, return_address_);
-}
-
-std::uint64_t Passing::made() {
-  if (thread_ == nullptr) return 0;
-  const auto why = static_cast<unsigned>(counted_.why);
-  thread_->passed.counts[why].add(1);
-  thread_->passed.bytes[why].add(counted_.bytes);
-  return counted_.bytes;
-}
-
-void Passing::made(const ibv_mr* mr) {
-  if (thread_ == nullptr) return;
-  made();
-  count_strict(thread_, counted_, begin_);
-  // One that ended in a way that was not met had the same address.
-  if (const auto stale = g_own.take(mr)) end_own(stale->bytes);
-  if (!g_own.add(mr, counted_)) end_own(counted_.bytes);
-}
-
-void own_reregistered(const ibv_mr* mr, int changes, const Asked& changed) {
-  if ((changes & IBV_REREG_MR_CHANGE_TRANSLATION) == 0 || g_forked.load(std::memory_order_acquire)) return;
-  const std::uint64_t bytes = pages_of(changed.address, changed.bytes);
-  const auto before = g_own.resize(mr, bytes);
-  if (!before) return;
-  LeasePath* const leases = leases_that_run();
-  ThreadContext* const thread = this_thread();
-  if (leases != nullptr && thread != nullptr) leases->own_registrations().begin(*thread, bytes);
-  end_own(*before);
-}
-
 Answer register_memory(const Caller& caller, const Asked& asked, const EntryFrame& entry) {
+  mend_after_a_jump();
   try {
     Backing backing;
     if (const auto why = back(caller, asked, entry, backing)) return {nullptr, *why};
-    Handle* const handle = g_handles.take();
+    // The library's call may have forked: the child has the registration as without Pinion.
+    if (is_in_child()) return {backing.real};
+    Handle* const handle = Handles::instance().take();
     if (handle == nullptr) {
       give_back(entry.return_address, backing);
       return {};
@@ -367,16 +203,15 @@ Answer register_memory(const Caller& caller, const Asked& asked, const EntryFram
 }
 
 std::optional<int> deregister_memory(Address return_address, ibv_mr* mr) {
-  Handle* const handle = g_handles.find(mr);
+  mend_after_a_jump();
+  Handle* const handle = Handles::instance().find(mr);
   if (handle == nullptr) return deregister_own(return_address, mr);
-  if (g_forked.load(std::memory_order_acquire)) return 0;
-  ibv_context* const context = handle->held.exchange(nullptr, std::memory_order_acq_rel);
-  if (context == nullptr) return EINVAL;
-  if (const int error = give_back(return_address, handle->backing)) {
-    handle->held.store(context, std::memory_order_release);
-    return error;
-  }
-  g_handles.put(handle);
+  if (is_in_child()) return 0;
+  TakenHandle taken(*handle);
+  if (!taken.is_ours()) return EINVAL;
+  if (const int error = give_back(return_address, handle->backing)) return error;
+  taken.keep();
+  if (!is_in_child()) Handles::instance().put(handle);
   return 0;
 }
 
@@ -407,7 +242,8 @@ class Ending {
   }
   /// After the lease was returned.
   void end() const {
-    ThreadContext* const thread = leases_ != nullptr ? this_thread() : nullptr;
+    ThreadContext* const thread =
+        leases_ != nullptr && leases_ == leases_that_run() ? this_thread() : nullptr;
     if (thread != nullptr) leases_->retirement().let_go_in(*thread, domain_, pages_);
   }
 
@@ -435,7 +271,6 @@ int reregister(Handle& handle, int changes, const Asked& changed, const EntryFra
     // A handle of ours cannot be bound to a memory window, nor be anything else that the provider looks into.
     if ((asked.access & ~kPlain) != 0) return failed(IBV_REREG_MR_ERR_CMD, EOPNOTSUPP);
     Passing passing(asked, *why, entry);
-    const OwnVerbsCall own_call;
     backing.real = caller.next.reg_mr(asked.pd, asked.address, asked.bytes, asked.access);
     if (backing.real == nullptr) {
       const int error = errno;
@@ -455,38 +290,40 @@ int reregister(Handle& handle, int changes, const Asked& changed, const EntryFra
 }  // namespace
 
 std::optional<int> reregister_memory(ibv_mr* mr, int changes, const Asked& changed, const EntryFrame& entry) {
-  Handle* const handle = g_handles.find(mr);
+  mend_after_a_jump();
+  Handle* const handle = Handles::instance().find(mr);
   if (handle == nullptr) return std::nullopt;
-  if (g_forked.load(std::memory_order_acquire) || !is_acceptable(changes, changed))
-    return failed(IBV_REREG_MR_ERR_INPUT, EINVAL);
+  if (is_in_child() || !is_acceptable(changes, changed)) return failed(IBV_REREG_MR_ERR_INPUT, EINVAL);
   if (changes == 0) return failed(IBV_REREG_MR_ERR_CMD, EINVAL);  // the kernel's answer
-  ibv_context* const context = handle->held.exchange(nullptr, std::memory_order_acq_rel);
-  if (context == nullptr) return failed(IBV_REREG_MR_ERR_INPUT, EINVAL);
+  TakenHandle taken(*handle);
+  if (!taken.is_ours()) return failed(IBV_REREG_MR_ERR_INPUT, EINVAL);
   const int result = reregister(*handle, changes, changed, entry);
-  handle->held.store(result == 0 ? mr->context : context, std::memory_order_release);
+  if (result == 0) taken.has_moved_to(mr->context);
   return result;
 }
 
 void protection_domain_ends(const ibv_pd* pd) {
-  LeasePath* const leases = g_leases.load(std::memory_order_acquire);
+  mend_after_a_jump();
+  LeasePath* const leases = started_leases();
   if (leases != nullptr && leases == LeasePath::running()) g_domains.end(leases->domains(), pd);
 }
 
 void device_ends(ibv_context* context) {
-  LeasePath* const leases = g_leases.load(std::memory_order_acquire);
+  mend_after_a_jump();
+  LeasePath* const leases = started_leases();
   if (leases == nullptr || leases != LeasePath::running()) return;
   // Handles that the program still holds end with their device.
-  g_handles.take_away(context, [](Handle& handle) {
+  Handles::instance().take_away(context, [](Handle& handle) {
     handle.backing.real = nullptr;  // left to the kernel, as libibverbs leaves it
     give_back(0, handle.backing);
-    g_handles.put(&handle);
+    Handles::instance().put(&handle);
   });
-  g_own.take_all(context, [](const OwnRegistration& own) { end_own(own.bytes); });
+  OwnRegistrations::instance().take_all(context, [](const OwnRegistration& own) { end_own(own.bytes); });
   g_domains.end(leases->domains(), context);
 }
 
 bool make_room() {
-  LeasePath* const leases = g_leases.load(std::memory_order_acquire);
+  LeasePath* const leases = started_leases();
   if (leases == nullptr || leases != LeasePath::running()) return false;
   ThreadContext* const thread = this_thread();
   return thread != nullptr && pinion::make_room(*leases, *thread);

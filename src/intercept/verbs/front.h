@@ -17,38 +17,10 @@
 #include <optional>
 
 #include "callsite/unwind.h"
-#include "engine/thread_context.h"
 #include "intercept/verbs/callers.h"
-#include "intercept/verbs/own_registrations.h"
+#include "intercept/verbs/passing.h"
 
 namespace pinion::verbs {
-
-struct Asked {
-  ibv_pd* pd;
-  void* address;
-  std::size_t bytes;
-  std::uint64_t iova;
-  int access;
-};
-
-/// A registration that passes by, from before it is made: idle regions make way for it where it exceeds a
-/// limit, and it counts until it is deregistered.
-class Passing {
- public:
-  Passing(const Asked& asked, runlog::PassedFor why, const EntryFrame& entry);
-  /// Then one of these.
-  void made(const ibv_mr* mr);
-  /// Under a handle of ours. Returns the bytes that count; 0 where it is not counted.
-  std::uint64_t made();
-  /// `error`: the system's.
-  void refused(int error);
-
- private:
-  ThreadContext* thread_ = nullptr;  ///< null: it is not counted
-  OwnRegistration counted_;
-  Address return_address_;
-  Ticks begin_ = 0;
-};
 
 struct Answer {
   ibv_mr* handle = nullptr;  ///< null: nothing has happened
@@ -63,9 +35,6 @@ std::optional<int> deregister_memory(Address return_address, ibv_mr* mr);
 /// The result of ibv_rereg_mr; empty for an unknown handle. The program's handle stays valid. A refusal
 /// changes nothing.
 std::optional<int> reregister_memory(ibv_mr* mr, int changes, const Asked& changed, const EntryFrame& entry);
-
-/// The library has changed a registration that passed by.
-void own_reregistered(const ibv_mr* mr, int changes, const Asked& changed);
 
 /// Called before the program frees it, and before it closes the device.
 void protection_domain_ends(const ibv_pd* pd);

@@ -22,6 +22,11 @@ Address map_aligned(std::size_t bytes) {
 
 }  // namespace
 
+Handles& Handles::instance() {
+  static constinit Handles all;
+  return all;
+}
+
 Handle* Handles::take() {
   const MutexLock lock(mutex_);
   if (free_ == nullptr && !grow()) return nullptr;

@@ -39,6 +39,9 @@ struct Handle {
 
 class Handles {
  public:
+  /// The process's. Usable before constructors of this library have run.
+  static Handles& instance();
+
   /// Null where the system has no memory for it.
   Handle* take();
   void put(Handle* handle);

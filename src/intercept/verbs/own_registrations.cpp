@@ -5,6 +5,11 @@
 
 namespace pinion::verbs {
 
+OwnRegistrations& OwnRegistrations::instance() {
+  static constinit OwnRegistrations all;
+  return all;
+}
+
 bool OwnRegistrations::add(const ibv_mr* mr, const OwnRegistration& registration) {
   const MutexLock lock(mutex_);
   try {

@@ -25,6 +25,9 @@ struct OwnRegistration {
 
 class OwnRegistrations {
  public:
+  /// The process's. Usable before constructors of this library have run.
+  static OwnRegistrations& instance();
+
   /// False where there is no memory for it.
   bool add(const ibv_mr* mr, const OwnRegistration& registration);
   /// Nothing for others.

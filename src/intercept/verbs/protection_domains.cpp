@@ -3,6 +3,7 @@
 #include "base/warning.h"
 #include "device/verbs/verbs.h"
 #include "device/verbs/verbs_library.h"
+#include "engine/lease_path.h"
 #include "intercept/definitions.h"
 
 namespace pinion::verbs {
@@ -53,6 +54,9 @@ bool ProtectionDomains::aim(DomainTable& domains, Entry& entry, ibv_pd* pd, int 
     say_why_not(made.error, library);
     return false;
   }
+  // The library was asked meanwhile, and the program may have ended the run there.
+  const LeasePath* const leases = LeasePath::running();
+  if (leases == nullptr || &leases->domains() != &domains) return false;
   if (entry.number >= 0) {
     entry.device->lend(std::move(made.device));
     domains.reopen(entry.number);

@@ -49,7 +49,7 @@ State& state() {
   }();
   return all;
 }
-std::atomic<void (*)()> g_before_deregistration{nullptr};
+std::atomic<void (*)(const char*)> g_before{nullptr};
 std::atomic<bool> g_unplugged{false};
 std::atomic<std::size_t> g_most_regions{SIZE_MAX};
 
@@ -67,6 +67,10 @@ T* make() {
   }
   s.fresh_bytes -= bytes;
   return new (s.fresh + s.fresh_bytes) T{};
+}
+
+void begins(const char* function) {
+  if (const auto before = g_before.load()) before(function);
 }
 
 ibv_mr* refuse(int error) {
@@ -162,7 +166,7 @@ void unplug() { g_unplugged = true; }
 
 void limit_regions(std::size_t most) { g_most_regions = most; }
 
-void at_deregistration(void (*before)()) { g_before_deregistration.store(before); }
+void at_calls(void (*before)(const char*)) { g_before.store(before); }
 
 }  // namespace pinion::made_up_verbs
 
@@ -191,6 +195,7 @@ ibv_context* ibv_open_device(ibv_device* device) {
 }
 /// The kernel deregisters the rest.
 int ibv_close_device(ibv_context* context) {
+  begins("ibv_close_device");
   State& s = state();
   const std::lock_guard lock(s.mutex);
   for (auto it = s.regions.begin(); it != s.regions.end();) {
@@ -226,6 +231,7 @@ ibv_pd* ibv_alloc_pd(ibv_context* context) {
   return pd;
 }
 int ibv_dealloc_pd(ibv_pd* pd) {
+  begins("ibv_dealloc_pd");
   if (g_unplugged) return 0;  // the kernel has let everything go
   State& s = state();
   const std::lock_guard lock(s.mutex);
@@ -237,16 +243,19 @@ int ibv_dealloc_pd(ibv_pd* pd) {
 }
 
 ibv_mr*(ibv_reg_mr)(ibv_pd* pd, void* address, std::size_t bytes, int access) {
+  begins("ibv_reg_mr");
   return add(pd, address, bytes, access);
 }
 ibv_mr*(ibv_reg_mr_iova)(ibv_pd* pd, void* address, std::size_t bytes, std::uint64_t, int access) {
+  begins("ibv_reg_mr_iova");
   return add(pd, address, bytes, access);
 }
 ibv_mr* ibv_reg_mr_iova2(ibv_pd* pd, void* address, std::size_t bytes, std::uint64_t, unsigned access) {
+  begins("ibv_reg_mr_iova2");
   return add(pd, address, bytes, static_cast<int>(access));
 }
 int ibv_dereg_mr(ibv_mr* mr) {
-  if (const auto before = g_before_deregistration.load()) before();
+  begins("ibv_dereg_mr");
   if (g_unplugged) return EIO;
   State& s = state();
   const std::lock_guard lock(s.mutex);
@@ -259,6 +268,7 @@ int ibv_dereg_mr(ibv_mr* mr) {
   return 0;
 }
 int ibv_rereg_mr(ibv_mr* mr, int changes, ibv_pd* pd, void* address, std::size_t bytes, int access) {
+  begins("ibv_rereg_mr");
   State& s = state();
   const std::lock_guard lock(s.mutex);
   const auto found = s.regions.find(mr);

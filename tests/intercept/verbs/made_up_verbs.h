@@ -41,7 +41,8 @@ void unplug();
 /// From now on registrations that would be more than `most` at a time fail with ENOMEM.
 void limit_regions(std::size_t most);
 
-/// Calls `before` in each deregistration, before it takes effect; null: no more.
-void at_deregistration(void (*before)());
+/// Calls `before` at the beginning of each function that registers, deregisters or frees, with its name and
+/// free of locks; null: no more. It may leave the function by an exception or a jump.
+void at_calls(void (*before)(const char* function));
 
 }  // namespace pinion::made_up_verbs

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <string>
+#include <string_view>
 #include <thread>
 #include <vector>
 
@@ -145,8 +146,8 @@ TEST(VerbsLimits, WhatPassesByCounts) {
 /// While another thread deregisters the one region that there may be.
 void use_while_another_leaves(const Program& program) {
   static std::atomic<bool> slow{false}, began{false};
-  made_up_verbs::at_deregistration([] {
-    if (!slow) return;
+  made_up_verbs::at_calls([](const char* function) {
+    if (!slow || std::string_view(function) != "ibv_dereg_mr") return;
     began = true;
     ::usleep(20'000);
   });
@@ -182,8 +183,8 @@ TEST(VerbsLimits, ARegistrationWaitsForRoomThatTheSystemGetsBack) {
 TEST(VerbsLimits, AProtectionDomainIsFreedWhileAnotherThreadEvictsItsRegion) {
   run("retention=leave-pinned,limit-regions=1", [](const Program& program) {
     static std::atomic<bool> slow{false}, began{false};
-    made_up_verbs::at_deregistration([] {
-      if (!slow.exchange(false)) return;
+    made_up_verbs::at_calls([](const char* function) {
+      if (std::string_view(function) != "ibv_dereg_mr" || !slow.exchange(false)) return;
       began = true;
       ::usleep(100'000);
     });

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include <atomic>
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
@@ -60,6 +61,7 @@ inline std::string by_throw(const Call& call) {
 
 inline void* run(void* call) {
   (*static_cast<const Call*>(call))();
+  g_inside = true;  // or was never
   return nullptr;
 }
 
@@ -109,6 +111,18 @@ inline int status_of_self(const char* first, const char* second) {
   int status = 0;
   ::waitpid(child, &status, 0);
   return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+}
+
+/// The memory that the kernel has pinned or locked for the process.
+inline std::uint64_t pinned_bytes() {
+  std::uint64_t kib = 0;
+  std::FILE* const file = std::fopen("/proc/self/status", "re");
+  char line[256];
+  while (file != nullptr && std::fgets(line, sizeof line, file) != nullptr)
+    if (std::strncmp(line, "VmLck:", 6) == 0 || std::strncmp(line, "VmPin:", 6) == 0)
+      kib += std::strtoull(line + 6, nullptr, 10);
+  if (file != nullptr) std::fclose(file);
+  return kib << 10;
 }
 
 /// The process's figures; false without Pinion.
