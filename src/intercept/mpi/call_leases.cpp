@@ -1,5 +1,7 @@
 #include "intercept/mpi/call_leases.h"
 
+#include "intercept/mpi/awaited.h"
+
 namespace pinion::mpi {
 
 void CallLeases::tell(int peer) {
@@ -78,21 +80,34 @@ template <class Take>
   count(0);
 }
 
+namespace {
+
+/// The run may have ended during the call.
+void give_back(ThreadContext& thread, LeasePath& path, Transfer& lease) {
+  if (&path == LeasePath::running()) [[likely]]
+    return path.release_quickly(thread, lease);
+  path.release_after_run(lease);
+}
+
+}  // namespace
+
 void CallLeases::release() {
   if (!nesting_.holds()) return;
   while (count_ > 0) {
     count(count_ - 1);
-    nesting_.lease_path().release_quickly(nesting_.thread(), t_leases.at(count_));
+    give_back(nesting_.thread(), nesting_.lease_path(), t_leases.at(count_));
   }
 }
 
 void end_call_left_behind(ThreadContext& thread) {
   verbs::t_mpi_call = {};
   ThreadLeases& leases = t_leases;
-  while (leases.count > 0) leases.path->release_quickly(thread, leases.at(--leases.count));
+  while (leases.count > 0) give_back(thread, *leases.path, leases.at(--leases.count));
+  t_awaited.end_left_behind(thread);
 }
 
 void CallLeases::move_to(Requests::Key request) {
+  if (is_over()) return start_over();
   Requests::instance().hold(request, [&](Operation& operation) {
     take_all([&](Transfer& transfer) { operation.add(transfer); });
     if (awaits_length()) operation.receive = receive_;
@@ -101,6 +116,7 @@ void CallLeases::move_to(Requests::Key request) {
 }
 
 void CallLeases::move_to(Holdings& holdings, Holdings::Key object, std::uint64_t part) {
+  if (is_over()) return release();
   take_all([&](Transfer& transfer) { holdings.hold(object, part, transfer); });
 }
 

@@ -93,7 +93,7 @@ class CallLeases {
   /// True while a receive's length is to be learnt: by received(), or by the request.
   bool awaits_length() const { return receive_.under_way(); }
   void received(std::uint64_t bytes) {
-    if (!nesting_.holds()) return;
+    if (!nesting_.holds() || is_over()) return;
     Transfer& newest = t_leases.at(count_ > 0 ? count_ - 1 : 0);
     if (receive_.end(nesting_.thread(), nesting_.lease_path(), static_cast<std::int64_t>(bytes), newest))
       count(count_ - 1);
@@ -113,6 +113,8 @@ class CallLeases {
   }
 
  private:
+  /// The run has ended during the call.
+  bool is_over() const { return &nesting_.lease_path() != LeasePath::running(); }
   /// Room for the next lease of acquire_quickly().
   Transfer& newest() const { return t_leases.slots[count_].transfer; }
   void count(std::size_t leases) {

@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "intercept/mpi/awaited.h"
 #include "intercept/mpi/freed_requests.h"
 #include "intercept/mpi/library.h"
 #include "intercept/mpi/nesting.h"
@@ -28,6 +29,9 @@ class Completions {
 
   Completions(Request* requests, int n, Status* statuses) : given_(requests), statuses_(statuses) {
     if (nesting_.enter()) begin(requests, n);
+  }
+  ~Completions() {
+    if (n_ > 0 && nesting_.holds()) t_awaited.end();
   }
   Completions(const Completions&) = delete;
   Completions& operator=(const Completions&) = delete;
@@ -84,6 +88,7 @@ class Completions {
       before_ = many_->before.data();
     }
     std::copy_n(requests, size, before_);
+    t_awaited.begin(nesting_.lease_path(), requests, before_, size);
     if (statuses_ != kStatusIgnore) return;
     statuses_ = few_statuses_.data();
     if (size > few_statuses_.size()) {
@@ -103,7 +108,7 @@ class Completions {
   int n_ = 0;
   Request* before_ = nullptr;
   Nesting nesting_;
-  static constexpr std::size_t kFew = 16;
+  static constexpr std::size_t kFew = Awaited::kFew;
   std::array<Request, kFew> few_;
   std::array<Status, kFew> few_statuses_;
   std::unique_ptr<Many> many_;
