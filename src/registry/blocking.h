@@ -54,7 +54,7 @@ DeviceCall retire_claimed(Domain& domain, Region* region, Actor actor, Note&& no
                   .domain = &domain};
   PreemptionMeter meter;
   {
-    // Where the device throws, the region stays to be tried again.
+    // The region stays to be tried again if the device throws.
     blocking::IfThrown failed([&] { domain.fail_retire(region); });
     call.error = domain.device().deregister(region->key, actor);
     failed.disarm();

@@ -1,7 +1,7 @@
-// What a thread's call of the library has under way: bytes that count against the limits, a registration or a
-// handle that is taken away from others. An exception or a cancellation gives it back by the destructors of
-// the frames that it runs through. After a jump the thread's next call of the front does, or the thread's
-// end.
+// Keeps what a thread's call of the library has under way: bytes that count against the limits, a
+// registration or a handle that is taken away from others. An exception or a cancellation gives it back by
+// the destructors of the frames that it runs through. After a jump the thread's next call of the front does,
+// or the thread's end.
 //
 // Owns one note a thread; used by its thread alone, outside of hooks.
 #pragma once
@@ -15,7 +15,7 @@ namespace pinion::verbs {
 
 /// Gives back what a call has that the thread has left by a jump. Each call of the program's begins with it.
 void mend_after_a_jump();
-/// The same for a thread that ends.
+/// Gives it back for a thread that ends.
 void end_call_left_behind(ThreadContext& thread);
 
 /// Bytes that count against the limits while the library registers them.

@@ -126,7 +126,8 @@ struct Way {
   void (*leave)();
   std::string (*outcome)(const ways_out::Call&);
 };
-/// As MPI does for a request that has ended before an error handler of the program's is called.
+/// Takes the handle away, as MPI does for a request that has ended before an error handler of the program's
+/// is called.
 void end_request() { given.request = kNoRequest; }
 
 const Way kWays[] = {

@@ -18,7 +18,7 @@ namespace made_up = pinion::made_up_verbs;
 
 constexpr std::size_t kBytes = 1 << 20;
 
-/// What the calls are about, anew for each.
+/// The objects of the calls, anew for each.
 struct Given {
   ibv_context* context = nullptr;
   ibv_pd* pd = nullptr;
@@ -119,7 +119,7 @@ ways_out::Call armed(const Case& one) {
   };
 }
 
-/// Where the library registers for Pinion, cancellation waits until the call is over.
+/// Cancellation waits until the call is over where the library registers for Pinion.
 void await_cancellation() {
   ways_out::g_inside = true;
   for (int i = 0; i < 200; ++i) ::usleep(1000);
@@ -173,8 +173,8 @@ void expect_service(const std::string& name, const char* where) {
   }
 }
 
-/// Beside Pinion: the thread's registrations are Pinion's again, and nothing counts against the limit, which
-/// holds a few of them.
+/// Checks, beside Pinion, that the thread's registrations are Pinion's again, and nothing counts against the
+/// limit, which holds a few of them.
 void expect_lease(const std::string& name) {
   struct pinion_statistics before {
   }, after{};
@@ -186,7 +186,7 @@ void expect_lease(const std::string& name) {
 }
 
 void expect_nothing_registered(const std::string& name) {
-  // Of leave-pinned's registrations and of what the helper deregisters a moment later, the library knows.
+  // The library knows of leave-pinned's registrations, and of what the helper deregisters a moment later.
   const bool keeps = answers() && !is_set("on-demand");
   for (int i = 0; i < 1000 && !keeps && made_up::held().regions != 0; ++i) ::usleep(10000);
   if (!keeps && made_up::held().regions != 0) fail(name.c_str(), "registrations are left");
