@@ -10,6 +10,7 @@
 #include "intercept/cuda/driver.h"
 #include "intercept/cuda/end_of_copy.h"
 #include "intercept/cuda/front.h"
+#include "intercept/cuda/kept.h"
 #include "intercept/cuda/pointer_kind.h"
 #include "intercept/cuda/shapes.h"
 #include "intercept/cuda/submission_gate.h"
@@ -20,7 +21,7 @@ namespace pinion::cuda {
 /// Makes a call that puts work into the stream.
 template <class Call>
 Result submit(Stream stream, Call call) {
-  const SubmissionGate::Entry entry(submission_gate(), stream);
+  const Kept<SubmissionGate::Entry> entry(submission_gate(), stream);
   return call();
 }
 
@@ -30,12 +31,12 @@ enum class Returns { at_once, when_done };
 /// waits for its stream keeps other work of its context out of the driver.
 template <class Call>
 Result pass_in(Stream stream, Returns returns, Sides sides, Call call) {
-  const Sides both = sides;
-  return pass(sides, [&] {
+  const Kept<Sides> kept(sides);
+  return pass(*kept, [&] {
     const Context context = returns == Returns::when_done ? current_context(driver()) : nullptr;
-    const SubmissionGate::Entry entry(submission_gate(), stream, context);
+    const Kept<SubmissionGate::Entry> entry(submission_gate(), stream, context);
     const Result result = call();
-    if (captures(driver(), stream)) bar_captured(of_host(both));
+    if (captures(driver(), stream)) bar_captured(of_host(sides));
     return result;
   });
 }
@@ -48,7 +49,7 @@ struct CopyIn {
                        std::size_t bytes) {
     const Stream stream = from.default_stream;
     return copy({Direction::to_device, false, stream, device, const_cast<void*>(host), bytes}, from.entry,
-                [&](void* memory) { return submit(stream, [&] { return next(device, memory, bytes); }); });
+                [&](void* memory) { return next(device, memory, bytes); });
   }
 };
 struct CopyOut {
@@ -57,7 +58,7 @@ struct CopyOut {
                        std::size_t bytes) {
     const Stream stream = from.default_stream;
     return copy({Direction::from_device, false, stream, device, host, bytes}, from.entry,
-                [&](void* memory) { return submit(stream, [&] { return next(memory, device, bytes); }); });
+                [&](void* memory) { return next(memory, device, bytes); });
   }
 };
 struct CopyInAsync {
@@ -65,9 +66,8 @@ struct CopyInAsync {
   static Result handle(const From& from, Function* next, DevicePointer device, const void* host,
                        std::size_t bytes, Stream given) {
     const Stream stream = from.stream(given);
-    return copy(
-        {Direction::to_device, true, stream, device, const_cast<void*>(host), bytes}, from.entry,
-        [&](void* memory) { return submit(stream, [&] { return next(device, memory, bytes, given); }); });
+    return copy({Direction::to_device, true, stream, device, const_cast<void*>(host), bytes}, from.entry,
+                [&](void* memory) { return next(device, memory, bytes, given); });
   }
 };
 struct CopyOutAsync {
@@ -75,9 +75,8 @@ struct CopyOutAsync {
   static Result handle(const From& from, Function* next, void* host, DevicePointer device, std::size_t bytes,
                        Stream given) {
     const Stream stream = from.stream(given);
-    return copy({Direction::from_device, true, stream, device, host, bytes}, from.entry, [&](void* memory) {
-      return submit(stream, [&] { return next(memory, device, bytes, given); });
-    });
+    return copy({Direction::from_device, true, stream, device, host, bytes}, from.entry,
+                [&](void* memory) { return next(memory, device, bytes, given); });
   }
 };
 
@@ -97,20 +96,18 @@ Result copy_unified(const From& from, LinearCopy way, DevicePointer to, DevicePo
       !host_ranges().touches_registration(sides[1].first))
     return passed();
   const PointerKind from_kind = kind_of(source), to_kind = kind_of(to);
-  const auto submitted = [&](DevicePointer end, DevicePointer begin) {
-    return submit(way.stream, [&] { return call(end, begin); });
-  };
   if (from_kind == PointerKind::host && to_kind == PointerKind::device) {
     way.direction = Direction::to_device, way.device = to, way.host = reinterpret_cast<void*>(source);
     return copy(way, from.entry,
-                [&](void* memory) { return submitted(to, reinterpret_cast<DevicePointer>(memory)); });
+                [&](void* memory) { return call(to, reinterpret_cast<DevicePointer>(memory)); });
   }
   if (from_kind == PointerKind::device && to_kind == PointerKind::host) {
     way.direction = Direction::from_device, way.device = source, way.host = reinterpret_cast<void*>(to);
     return copy(way, from.entry,
-                [&](void* memory) { return submitted(reinterpret_cast<DevicePointer>(memory), source); });
+                [&](void* memory) { return call(reinterpret_cast<DevicePointer>(memory), source); });
   }
-  if (from_kind == PointerKind::device && to_kind == PointerKind::device) return submitted(to, source);
+  if (from_kind == PointerKind::device && to_kind == PointerKind::device)
+    return submit(way.stream, [&] { return call(to, source); });
   return passed();
 }
 struct CopyUnified {
@@ -233,13 +230,19 @@ struct BatchOf {
   static Result handle(const From& from, Function* next, const DevicePointer* to,
                        const DevicePointer* sources, const std::size_t* sizes, std::size_t count,
                        More... more, Stream stream) {
+    const Kept<std::vector<Block>> blocks(blocks_in(to, sources, sizes, count));
+    return pass_batch(from.stream(stream), *blocks,
+                      [&] { return next(to, sources, sizes, count, more..., stream); });
+  }
+
+ private:
+  static std::vector<Block> blocks_in(const DevicePointer* to, const DevicePointer* sources,
+                                      const std::size_t* sizes, std::size_t count) {
     std::vector<Range> pieces;
     if (to != nullptr && sources != nullptr && sizes != nullptr)
       for (const DevicePointer* const side : {sources, to})
         for (std::size_t i = 0; i < count; ++i) add(pieces, touched(side[i], sizes[i]).first);
-    std::vector<Block> blocks = blocks_of(pieces);
-    return pass_batch(from.stream(stream), blocks,
-                      [&] { return next(to, sources, sizes, count, more..., stream); });
+    return blocks_of(pieces);
   }
 };
 struct Batch : BatchOf<Word, Word, Word> {};
@@ -251,10 +254,10 @@ struct Batch3DOf {
   using Function = Result(std::size_t, const BatchCopy*, More..., Stream);
   static Result handle(const From& from, Function* next, std::size_t count, const BatchCopy* copies,
                        More... more, Stream stream) {
-    std::vector<Block> blocks;
+    const Kept<std::vector<Block>> blocks;
     for (std::size_t i = 0; copies != nullptr && i < count; ++i)
-      for (const Block& side : touched(copies[i], element_bytes(copies[i]))) blocks.push_back(side);
-    return pass_batch(from.stream(stream), blocks, [&] { return next(count, copies, more..., stream); });
+      for (const Block& side : touched(copies[i], element_bytes(copies[i]))) blocks->push_back(side);
+    return pass_batch(from.stream(stream), *blocks, [&] { return next(count, copies, more..., stream); });
   }
 };
 struct Batch3D : Batch3DOf<Word> {};
@@ -264,8 +267,8 @@ struct WithAttributes {
   using Function = Result(DevicePointer, DevicePointer, std::size_t, const void*, Stream);
   static Result handle(const From& from, Function* next, DevicePointer to, DevicePointer source,
                        std::size_t bytes, const void* attributes, Stream stream) {
-    Sides sides{touched(source, bytes), touched(to, bytes)};
-    return pass_batch(from.stream(stream), sides,
+    const Kept<Sides> sides(Sides{touched(source, bytes), touched(to, bytes)});
+    return pass_batch(from.stream(stream), *sides,
                       [&] { return next(to, source, bytes, attributes, stream); });
   }
 };
@@ -273,8 +276,8 @@ struct WithAttributes3D {
   using Function = Result(const BatchCopy*, unsigned long long, Stream);
   static Result handle(const From& from, Function* next, const BatchCopy* shape, unsigned long long flags,
                        Stream stream) {
-    Sides sides = shape != nullptr ? touched(*shape, element_bytes(*shape)) : Sides{};
-    return pass_batch(from.stream(stream), sides, [&] { return next(shape, flags, stream); });
+    const Kept<Sides> sides(shape != nullptr ? touched(*shape, element_bytes(*shape)) : Sides{});
+    return pass_batch(from.stream(stream), *sides, [&] { return next(shape, flags, stream); });
   }
 };
 
@@ -337,8 +340,8 @@ struct Node {
   static Result handle(const From&, Function* next, A... arguments) {
     const Word words[] = {arguments...};
     const auto* const parameters = reinterpret_cast<const Parameters*>(words[place]);
-    Sides sides = parameters != nullptr ? of_host(touched_by(*parameters)) : Sides{};
-    return pass_for_good(sides, [&] { return next(arguments...); });
+    const Kept<Sides> sides(parameters != nullptr ? of_host(touched_by(*parameters)) : Sides{});
+    return pass_for_good(*sides, [&] { return next(arguments...); });
   }
 };
 template <std::size_t place, std::size_t count>

@@ -6,6 +6,7 @@
 
 #include "base/mix.h"
 #include "base/warning.h"
+#include "intercept/cuda/kept.h"
 #include "intercept/cuda/shadow.h"
 
 namespace pinion::cuda {
@@ -83,11 +84,11 @@ void CopyCheck::finish(runlog::CopyWay way) {
 }
 
 CopyCheck::Found CopyCheck::compare() {
-  Shadow ours(std::min(copy_.bytes, kPiece));
-  if (!ours) return Found::unclear;
+  const Kept<Shadow> ours(std::min(copy_.bytes, kPiece));
+  if (!*ours) return Found::unclear;
   for (std::size_t at = 0; at < copy_.bytes; at += kPiece) {
     const Found found =
-        compare_piece(static_cast<char*>(ours.memory()), at, std::min(kPiece, copy_.bytes - at));
+        compare_piece(static_cast<char*>(ours->memory()), at, std::min(kPiece, copy_.bytes - at));
     if (found != Found::equal) return found;
   }
   return Found::equal;

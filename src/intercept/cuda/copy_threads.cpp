@@ -60,6 +60,7 @@ CopyThreads::Job::~Job() {
     *link = next_;
     taken = taken_;
   }
+  if (copied_here_ != kNone) done_[copied_here_ % staging::kMostInFlight] = copied_here_ + 1;
   const std::size_t oldest = taken < staging::kMostInFlight ? 0 : taken - staging::kMostInFlight;
   for (std::size_t piece = oldest; piece < taken; ++piece) await_copiers(piece);
 }
@@ -75,13 +76,19 @@ void CopyThreads::Job::post(std::size_t pieces) {
 bool CopyThreads::Job::help() {
   std::size_t piece = kNone;
   if (threads_.take(this, piece) == nullptr) return false;
-  run(piece, Copier::caller);
+  run_here(piece);
   return true;
 }
 
 void CopyThreads::Job::run(std::size_t piece, Copier copier) {
   auto& ended = copy_(piece, copier) ? done_ : left_;
   ended[piece % staging::kMostInFlight].store(piece + 1, std::memory_order_release);
+}
+
+void CopyThreads::Job::run_here(std::size_t piece) {
+  copied_here_ = piece;
+  run(piece, Copier::caller);
+  copied_here_ = kNone;
 }
 
 void CopyThreads::Job::await_copiers(std::size_t piece) {
@@ -94,7 +101,7 @@ void CopyThreads::Job::await_copiers(std::size_t piece) {
 
 void CopyThreads::Job::wait(std::size_t piece) {
   await_copiers(piece);
-  if (!is_done(piece)) run(piece, Copier::caller);
+  if (!is_done(piece)) run_here(piece);
 }
 
 // ---- the threads ----

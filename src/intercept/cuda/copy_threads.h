@@ -28,7 +28,8 @@ class CopyThreads {
     /// `copy(i, copier)` copies piece i, on any thread, several at a time. On a helper it may answer false,
     /// if the program's memory faults: the calling thread copies the piece then.
     Job(CopyThreads& threads, FunctionRef<bool(std::size_t piece, Copier)> copy);
-    /// Pieces that nobody has begun are left out; waits for the others.
+    /// Pieces that nobody has begun are left out, and the one that the calling thread has left; waits for the
+    /// others.
     ~Job();
     Job(const Job&) = delete;
     Job& operator=(const Job&) = delete;
@@ -47,6 +48,8 @@ class CopyThreads {
     friend class CopyThreads;
     static constexpr std::size_t kNone = ~std::size_t{0};
     void run(std::size_t piece, Copier copier);
+    /// On the calling thread: a handler of the program's faults may jump, or throw, out of it.
+    void run_here(std::size_t piece);
     bool is_left(std::size_t piece) const {
       return left_[piece % staging::kMostInFlight].load(std::memory_order_acquire) == piece + 1;
     }
@@ -56,6 +59,7 @@ class CopyThreads {
     const FunctionRef<bool(std::size_t, Copier)> copy_;
     std::size_t posted_ = 0, taken_ = 0;  ///< guarded by the threads' mutex
     Job* next_ = nullptr;                 ///< in the list; guarded likewise
+    std::size_t copied_here_ = kNone;     ///< the piece that the calling thread is at
     /// By piece: its number plus one, when it is done, or left to the caller. A helper's store is the last
     /// that it does with a job.
     std::array<std::atomic<std::size_t>, staging::kMostInFlight> done_{}, left_{};

@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include "base/clock.h"
+#include "intercept/cuda/kept.h"
 
 namespace pinion::cuda {
 
@@ -22,11 +23,13 @@ bool EndOfCopy::ready() {
 }
 
 EndOfCopy::~EndOfCopy() {
-  if (event_ != nullptr) driver_.event_destroy(event_);
+  if (event_ == nullptr) return;
+  const Uncancelled uncancelled;
+  driver_.event_destroy(event_);
 }
 
 bool EndOfCopy::has_come(Stream stream) {
-  const RelaxedCapture relaxed(driver_);
+  const Kept<RelaxedCapture> relaxed(driver_);
   unsigned flags = 0;
   const bool alone = stream != kLegacyStream && stream != kThreadStream &&
                      driver_.stream_flags(stream, &flags) == kSuccess && (flags & kStreamNonBlocking) != 0;
@@ -46,7 +49,7 @@ void EndOfCopy::mark(Stream stream) {
 }
 
 Result EndOfCopy::wait() {
-  const RelaxedCapture relaxed(driver_);
+  const Kept<RelaxedCapture> relaxed(driver_);
   // Without the event the whole stream is awaited: the copy may be under way.
   const Time until = monotonic_now() + kSpin;
   for (;;) {

@@ -15,6 +15,7 @@
 #include "intercept/cuda/copy_check.h"
 #include "intercept/cuda/driver.h"
 #include "intercept/cuda/end_of_copy.h"
+#include "intercept/cuda/kept.h"
 #include "intercept/cuda/registrations.h"
 #include "intercept/cuda/shadow.h"
 #include "intercept/cuda/stack_room.h"
@@ -49,7 +50,7 @@ bool returns_at_once(const LinearCopy& copy) {
   return copy.async && copy.direction == Direction::to_device && copy.bytes <= kReadAtOnce;
 }
 
-/// Memory that is closed to registration while a call is in the driver.
+/// Memory that is closed to registration while a call is in the driver. The blocks outlast it.
 class Closed {
  public:
   explicit Closed(std::span<const Block> blocks) : blocks_(blocks), closed_(host_ranges().close(blocks)) {}
@@ -65,40 +66,57 @@ class Closed {
   const bool closed_;
 };
 
+/// Likewise one run of bytes.
+class ClosedRun {
+ public:
+  explicit ClosedRun(Range range) : block_(range), closed_({&block_, 1}) {}
+  explicit operator bool() const { return static_cast<bool>(closed_); }
+  std::span<const Block> memory() const { return {&block_, 1}; }
+
+ private:
+  const Block block_;
+  const Closed closed_;
+};
+
 /// The context whose other work the copy keeps out of the driver while it waits; null: none.
 Context context_held_by(const LinearCopy& copy) { return copy.async ? nullptr : current_context(driver()); }
 
 /// Makes the copy of memory that is closed to registration.
 Result unregistered(const LinearCopy& copy, std::span<const Block> memory, Plain plain) {
-  const SubmissionGate::Entry gate(submission_gate(), copy.stream, context_held_by(copy));
+  const Kept<SubmissionGate::Entry> gate(submission_gate(), copy.stream, context_held_by(copy));
   const Result result = plain(copy.host);
   if (captures(driver(), copy.stream)) bar_captured(memory);
   return result;
 }
 
+Result submit(const LinearCopy& copy, void* host, Plain plain) {
+  const Kept<SubmissionGate::Entry> gate(submission_gate(), copy.stream);
+  return plain(host);
+}
+
 /// The driver gets other memory in place of the program's, of the same kind.
 Result shadowed(const LinearCopy& copy, Plain plain) {
-  Shadow shadow(copy.bytes);
-  if (!shadow) return kOutOfMemory;
+  const Kept<Shadow> shadow(copy.bytes);
+  if (!*shadow) return kOutOfMemory;
   if (copy.direction == Direction::to_device) {
-    shadow.read_from(copy.host);
-    return plain(shadow.memory());
+    shadow->read_from(copy.host);
+    return submit(copy, shadow->memory(), plain);
   }
-  const Result result = plain(shadow.memory());  // waits, asynchronous or not
-  if (result == kSuccess) shadow.write_to(copy.host);
+  const Result result = submit(copy, shadow->memory(), plain);  // waits, asynchronous or not
+  if (result == kSuccess) shadow->write_to(copy.host);
   return result;
 }
 
 /// A captured copy is made at each launch of its graph, of the program's own memory.
 Result captured(const LinearCopy& copy, Plain plain) {
-  Block block = copy.range();
-  return pass_for_good({&block, 1}, [&] { return plain(copy.host); });
+  const Kept<Block> block(copy.range());
+  return pass_for_good({&*block, 1}, [&] { return submit(copy, copy.host, plain); });
 }
 
 /// Makes the copy on a lease, where the calling thread is exclusive and the stream has come to it.
 Result leased(const LinearCopy& copy, Plain plain, EndOfCopy& end, SubmissionGate::Exclusive& alone) {
   CopyCheck check(driver(), copy);
-  Result result = plain(copy.host);
+  Result result = submit(copy, copy.host, plain);
   // The driver itself waits for a synchronous copy of registered memory.
   if (result == kSuccess && copy.async) {
     end.mark(copy.stream);
@@ -111,7 +129,7 @@ Result leased(const LinearCopy& copy, Plain plain, EndOfCopy& end, SubmissionGat
 
 /// Marks what is in the stream now, beside other threads' work. False: the stream captures.
 bool mark(EndOfCopy& end, Stream stream) {
-  const SubmissionGate::Entry entry(submission_gate(), stream);
+  const Kept<SubmissionGate::Entry> entry(submission_gate(), stream);
   if (is_capturing(driver(), stream)) return false;
   end.mark(stream);
   return true;
@@ -122,17 +140,18 @@ bool mark(EndOfCopy& end, Stream stream) {
 /// made.
 std::optional<Result> registered(Registrations& registrations, const LinearCopy& copy,
                                  const EntryFrame& entry, Plain plain, Use& use) {
-  EndOfCopy end(driver());
-  if (copy.async && !end.ready()) return {};
+  const Kept<EndOfCopy> end(driver());
+  if (copy.async && !end->ready()) return {};
   for (int tries = 0; tries < 3; ++tries) {
     {
-      SubmissionGate::Exclusive alone(submission_gate(), driver(), copy.stream, current_context(driver()));
-      if (alone.held() && !is_capturing(driver(), copy.stream) && end.has_come(copy.stream))
-        return leased(copy, plain, end, alone);
+      const Kept<SubmissionGate::Exclusive> alone(submission_gate(), driver(), copy.stream,
+                                                  current_context(driver()));
+      if (alone->held() && !is_capturing(driver(), copy.stream) && end->has_come(copy.stream))
+        return leased(copy, plain, *end, *alone);
     }
     use.end();
-    if (returns_at_once(copy) || !mark(end, copy.stream)) break;
-    if (const Result result = end.wait()) return result;
+    if (returns_at_once(copy) || !mark(*end, copy.stream)) break;
+    if (const Result result = end->wait()) return result;
     if (!registrations.try_lease(copy, entry, use)) break;
   }
   use.end();
@@ -142,23 +161,22 @@ std::optional<Result> registered(Registrations& registrations, const LinearCopy&
 /// Makes a linear copy of pageable memory.
 Result plain_copy(const LinearCopy& copy, const EntryFrame& entry, Plain plain) {
   const Range range = copy.range();
-  const Block block = range;
   for (bool again : {true, false}) {
-    if (const Closed closed({&block, 1}); closed) return unregistered(copy, {&block, 1}, plain);
+    if (const Kept<ClosedRun> closed(range); *closed) return unregistered(copy, closed->memory(), plain);
     Registrations* const registrations = Registrations::started();
     if (!again || registrations == nullptr) break;
-    Use use;
+    const Kept<Use> use;
     if (!returns_at_once(copy) && can_wait(driver(), copy.stream) &&
-        registrations->try_lease(copy, entry, use))
-      if (const auto result = registered(*registrations, copy, entry, plain, use)) return *result;
-    use.end();
+        registrations->try_lease(copy, entry, *use))
+      if (const auto result = registered(*registrations, copy, entry, plain, *use)) return *result;
+    use->end();
     // A region that contains a small copy serves others, and goes on to do so.
     const auto around = host_ranges().registration_of(range.begin);
     if (around && around->contains(range) && (copy.bytes < kLeastUse || returns_at_once(copy))) break;
     registrations->let_go(range);
   }
   {
-    const SubmissionGate::Entry gate(submission_gate(), copy.stream, context_held_by(copy));
+    const Kept<SubmissionGate::Entry> gate(submission_gate(), copy.stream, context_held_by(copy));
     if (!captures(driver(), copy.stream)) return shadowed(copy, plain);
   }
   return captured(copy, plain);
@@ -219,12 +237,12 @@ Result large_copy(Registrations& registrations, const LinearCopy& copy, const En
   if (captures(driver(), copy.stream)) return captured(copy, plain);
   const Counted counted(copy);
   watch_memory();
-  Use use;
+  const Kept<Use> use;
   if (!registrations.acts() || !can_wait(driver(), copy.stream)) {
-    registrations.record(copy, entry, use);
+    registrations.record(copy, entry, *use);
   } else {
-    if (find_lease(registrations, copy, entry, use))
-      if (const auto result = registered(registrations, copy, entry, plain, use))
+    if (find_lease(registrations, copy, entry, *use))
+      if (const auto result = registered(registrations, copy, entry, plain, *use))
         return counted.as(CopyWay::registered, *result);
     if (copy.bytes >= kLeastStaged && !returns_at_once(copy))
       if (const auto result = staged_copy(driver(), copy)) return *result;
@@ -268,21 +286,21 @@ class Withheld {
 
 /// pass(), of blocks in order.
 Result pass_in_order(std::span<const Block> blocks, FunctionRef<Result()> plain) {
-  if (const Closed closed(blocks); closed) return plain();
+  if (const Kept<Closed> closed(blocks); *closed) return plain();
   if (Registrations* const registrations = Registrations::started()) {
     // In a callback of the driver's the call fails, as it does without us.
     if (is_in_callback(driver())) return plain();
     for (const Range& range : host_ranges().registrations_in(blocks)) registrations->let_go(range);
-    if (const Closed closed(blocks); closed) return plain();
+    if (const Kept<Closed> closed(blocks); *closed) return plain();
   }
   // Another thread's copy has a lease, until the engine has made it; or the helper is at a region.
-  Withheld withheld;
+  const Kept<Withheld> withheld;
   for (;;) {
     for (const Range& range : host_ranges().registrations_in(blocks)) {
-      withheld.add(range);
+      withheld->add(range);
       Registrations::let_go_at_any_time(range);
     }
-    if (const Closed closed(blocks); closed || Registrations::is_broken()) return plain();
+    if (const Kept<Closed> closed(blocks); *closed || Registrations::is_broken()) return plain();
     nap();
   }
 }

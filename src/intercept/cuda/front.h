@@ -22,7 +22,8 @@ namespace pinion::cuda {
 Result copy(const LinearCopy& copy, const EntryFrame& entry, FunctionRef<Result(void* host)> plain);
 
 /// Makes any other call that uses this host memory (2D, 3D, batches, graph nodes, memset): plain, after
-/// regions of ours have gone from it. The blocks are put in order.
+/// regions of ours have gone from it. The blocks are put in order. They are kept (kept.h), as a jump leaves
+/// them closed.
 Result pass(std::span<Block> blocks, FunctionRef<Result()> plain);
 
 /// Makes a call after whose return the driver may use the memory: like pass(), and the memory stays barred

@@ -10,6 +10,7 @@
 #include "intercept/cuda/driver.h"
 #include "intercept/cuda/end_of_copy.h"
 #include "intercept/cuda/front.h"
+#include "intercept/cuda/kept.h"
 #include "intercept/cuda/registrations.h"
 #include "intercept/cuda/staged_copy.h"
 #include "intercept/cuda/submission_gate.h"
@@ -78,8 +79,8 @@ Address address_of(const void* memory) { return reinterpret_cast<Address>(memory
 /// the program, so the question is put about other such memory.
 template <class OfPageable>
 Result ask(Address address, PlainCall plain, OfPageable of_pageable) {
-  const Asked asked(address);
-  return asked.hidden() ? of_pageable(reinterpret_cast<DevicePointer>(&g_pageable)) : plain();
+  const Kept<Asked> asked(address);
+  return asked->hidden() ? of_pageable(reinterpret_cast<DevicePointer>(&g_pageable)) : plain();
 }
 
 unsigned long long id_of(Context context) {
@@ -112,8 +113,8 @@ Result end_contexts(unsigned long long id, PlainCall plain) {
 
 Result register_host(Range range, PlainCall plain) {
   fault_in_what_the_driver_takes(range);
-  Block block = range;
-  return pass({&block, 1}, [&] {
+  const Kept<Block> block(range);
+  return pass({&*block, 1}, [&] {
     const Result result = pin(plain);
     if (result == kSuccess) host_ranges().add_pinned(range);
     return result;
@@ -122,8 +123,8 @@ Result register_host(Range range, PlainCall plain) {
 
 Result unregister_host(void* memory, PlainCall plain) {
   if (const auto own = host_ranges().take_pinned(address_of(memory))) return end_own(*own, plain);
-  const Asked asked(address_of(memory));
-  return asked.hidden() ? driver().host_unregister(&g_pageable) : plain();
+  const Kept<Asked> asked(address_of(memory));
+  return asked->hidden() ? driver().host_unregister(&g_pageable) : plain();
 }
 
 Result allocate_host(void** memory, std::size_t bytes, PlainCall plain) {
@@ -174,7 +175,7 @@ Result pointer_attributes(unsigned count, const int* attributes, void** values, 
 }
 
 Result begin_capture(Stream stream, PlainCall plain) {
-  const SubmissionGate::Exclusive alone(submission_gate(), driver(), stream, current_context(driver()));
+  const Kept<SubmissionGate::Exclusive> alone(submission_gate(), driver(), stream, current_context(driver()));
   return plain();
 }
 

@@ -9,6 +9,7 @@
 #include "base/warning.h"
 #include "device/cuda/host_ranges.h"
 #include "device/kernel/memory_policy.h"
+#include "intercept/cuda/kept.h"
 #include "intercept/cuda/submission_gate.h"
 
 namespace pinion::cuda {
@@ -70,7 +71,11 @@ Run longest_free(std::uint32_t used) {
 // ---- a part ----
 
 PinnedRings::Part::Part(PinnedRings& rings, const Driver& driver, const ContextKey& key, std::size_t bytes)
-    : rings_(rings) {
+    : Part(rings) {
+  take(driver, key, bytes);
+}
+
+void PinnedRings::Part::take(const Driver& driver, const ContextKey& key, std::size_t bytes) {
   Ring* ring = nullptr;
   {
     const MutexLock lock(rings_.mutex_);
@@ -81,12 +86,16 @@ PinnedRings::Part::Part(PinnedRings& rings, const Driver& driver, const ContextK
       return;
     }
   }
-  rings_.note(*ring, prepare(*ring, driver));
+  preparing_ = ring;
+  const Prepared prepared = prepare(*ring, driver);
+  preparing_ = nullptr;
+  rings_.note(*ring, prepared);
   const MutexLock lock(rings_.mutex_);
   if (ring->state == State::ready && ring->key == key && rings_.give(*ring, bytes, *this)) ring_ = ring;
 }
 
 PinnedRings::Part::~Part() {
+  if (preparing_ != nullptr) rings_.note(*preparing_, Prepared::later);
   if (ring_ == nullptr) return;
   const MutexLock lock(rings_.mutex_);
   ring_->used &= ~bits(first_, slots_);
@@ -133,9 +142,9 @@ bool PinnedRings::wants_preparing(Ring& ring, const ContextKey& key) {
 }
 
 PinnedRings::Prepared PinnedRings::prepare(Ring& ring, const Driver& driver) {
-  const SubmissionGate::Exclusive everything(submission_gate(), driver, ring.key.context);
-  if (!everything.held()) return Prepared::later;
-  const RelaxedCapture relaxed(driver);
+  const Kept<SubmissionGate::Exclusive> everything(submission_gate(), driver, ring.key.context);
+  if (!everything->held()) return Prepared::later;
+  const Kept<RelaxedCapture> relaxed(driver);
   const Result registered = register_memory(ring, driver);
   // Its context was not the one that changed.
   if (registered == kAlreadyRegistered) return Prepared::yes;

@@ -39,10 +39,14 @@ class PinnedRings {
    public:
     /// `bytes` are what the copy could use at most. It may get less, or nothing.
     Part(PinnedRings& rings, const Driver& driver, const ContextKey& key, std::size_t bytes);
+    /// An empty one, for take().
+    explicit Part(PinnedRings& rings) : rings_(rings) {}
     ~Part();
     Part(const Part&) = delete;
     Part& operator=(const Part&) = delete;
 
+    /// Takes a part; see the constructor.
+    void take(const Driver& driver, const ContextKey& key, std::size_t bytes);
     explicit operator bool() const { return ring_ != nullptr; }
     std::size_t bytes() const { return slots_ * staging::kSlotBytes; }
     char* memory(std::size_t offset) const;
@@ -54,6 +58,7 @@ class PinnedRings {
    private:
     friend class PinnedRings;
     PinnedRings& rings_;
+    Ring* preparing_ = nullptr;  ///< by this thread, which may be thrown out of it
     Ring* ring_ = nullptr;
     std::size_t first_ = 0, slots_ = 0;
   };

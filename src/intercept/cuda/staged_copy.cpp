@@ -5,15 +5,19 @@
 #include <algorithm>
 #include <atomic>
 #include <cstddef>
+#include <cstdint>
+#include <memory>
 
 #include "base/atomics.h"
 #include "base/clock.h"
+#include "base/fork_generation.h"
 #include "device/cuda/host_ranges.h"
 #include "engine/copy_counters.h"
 #include "intercept/cuda/copy_check.h"
 #include "intercept/cuda/copy_threads.h"
 #include "intercept/cuda/end_of_copy.h"
 #include "intercept/cuda/faults.h"
+#include "intercept/cuda/kept.h"
 #include "intercept/cuda/ring.h"
 #include "intercept/cuda/staging_figures.h"
 #include "intercept/cuda/stream_copy.h"
@@ -88,33 +92,55 @@ bool find_context(const Driver& driver, Stream stream, ContextKey& key) {
   return current == key.context;
 }
 
-/// The pieces of one copy on their way. The calling thread alone uses it, but for copy_piece().
+/// The driver's answer in a forked child.
+constexpr Result kNotInitialized = 3;
+
+/// The pieces of one copy on their way. The calling thread alone uses it, but for copy_piece(). It refers to
+/// no frame (kept.h). A child that is forked meanwhile lacks its memory, and the threads.
 class Pieces {
  public:
-  Pieces(const Driver& driver, const LinearCopy& copy, PinnedRings::Part& part)
-      : driver_(driver),
+  Pieces(const Driver& driver, const LinearCopy& copy, PinnedRings::Part& part, std::uint32_t process)
+      : process_(process),
+        driver_(driver),
         copy_(copy),
         part_(part),
         piece_(piece_bytes(copy.bytes)),
         count_((copy.bytes + piece_ - 1) / piece_),
         in_flight_(std::min(part.bytes() / piece_, kMostInFlight)) {}
+  ~Pieces() {
+    if (over_) return;
+    const Uncancelled uncancelled;
+    job_.reset();
+    // The piece that was being submitted may be on its way.
+    ++issued_;
+    unmarked_ = true;
+    drain();
+  }
+  Pieces(const Pieces&) = delete;
+  Pieces& operator=(const Pieces&) = delete;
 
   /// Nothing: the driver refused the first piece, and nothing has happened.
   std::optional<Result> run() {
-    {
-      const auto copy_piece = [this](std::size_t i, Copier copier) { return this->copy_piece(i, copier); };
-      CopyThreads::Job job(copy_threads(), copy_piece);
-      if (copy_.direction == Direction::to_device)
-        to_device(job);
-      else
-        from_device(job);
-    }
+    CopyThreads::Job& job = job_.emplace(copy_threads(), copier_);
+    if (copy_.direction == Direction::to_device)
+      to_device(job);
+    else
+      from_device(job);
+    if (is_in_child()) return kNotInitialized;
+    job_.reset();
     if (result_ != kSuccess && !is_sticky(result_)) drain();
+    over_ = true;
     if (issued_ == 0) return std::nullopt;
     return result_;
   }
 
  private:
+  struct CopyOne {
+    Pieces& pieces;
+    bool operator()(std::size_t i, Copier copier) { return pieces.copy_piece(i, copier); }
+  };
+
+  bool is_in_child() const { return fork_generation.load(std::memory_order_relaxed) != process_; }
   std::size_t size_of(std::size_t i) const { return std::min(piece_, copy_.bytes - i * piece_); }
   std::size_t place_of(std::size_t i) const { return i % in_flight_ * piece_; }
   char* host_of(std::size_t i) const { return static_cast<char*>(copy_.host) + i * piece_; }
@@ -182,11 +208,11 @@ class Pieces {
     if (failed()) return false;
     ++issued_;
     result_ = driver_.event_record(event_of(i), copy_.stream);
-    if (failed()) unmarked_ = true;
+    if (result_ != kSuccess) unmarked_ = true;
     return !failed();
   }
 
-  bool failed() const { return result_ != kSuccess; }
+  bool failed() const { return result_ != kSuccess || is_in_child(); }
   /// Asks for the event of a piece. An error ends the copy.
   bool has_passed(std::size_t i) {
     const Result asked = driver_.event_query(event_of(i));
@@ -210,13 +236,17 @@ class Pieces {
     if (driver_.event_synchronize(last) != kSuccess) part_.leave_to_engine();
   }
 
+  const std::uint32_t process_;  ///< the fork generation that the copy began in
   const Driver& driver_;
-  const LinearCopy& copy_;
+  const LinearCopy copy_;
   PinnedRings::Part& part_;
   const std::size_t piece_, count_, in_flight_;
+  CopyOne copier_{*this};
+  std::optional<CopyThreads::Job> job_;
   std::size_t issued_ = 0;
   Result result_ = kSuccess;  ///< the first error
   bool unmarked_ = false;     ///< the last piece has no event behind it
+  bool over_ = false;         ///< run() has come to its end
 };
 
 enum class Reached { idle, busy, no };
@@ -234,17 +264,19 @@ Reached look(const Driver& driver, Stream stream, Event event, Duration patience
 /// Waits until the stream is idle, and runs the pieces with all others kept out. They are not kept out of a
 /// stream that waits: it may be they who will let it go on.
 std::optional<Result> run_when_idle(const Driver& driver, const LinearCopy& copy, Context context,
-                                    PinnedRings::Part& part) {
+                                    PinnedRings::Part& part, std::uint32_t process) {
   const Event event = part.event(0);
   for (int round = 0; round < kRounds; ++round) {
     {
-      const SubmissionGate::Exclusive alone(submission_gate(), driver, copy.stream, context);
-      if (!alone.held()) break;
+      const Kept<SubmissionGate::Exclusive> alone(submission_gate(), driver, copy.stream, context);
+      if (!alone->held()) break;
       const Reached reached = look(driver, copy.stream, event, round == 0 ? kSpin : kLastSpin);
-      if (reached == Reached::no) return std::nullopt;
+      if (reached == Reached::no || fork_generation.load(std::memory_order_relaxed) != process)
+        return std::nullopt;
       if (reached == Reached::idle) {
         CopyCheck check(driver, copy);
-        const std::optional<Result> result = Pieces(driver, copy, part).run();
+        const Kept<std::unique_ptr<Pieces>> pieces(std::make_unique<Pieces>(driver, copy, part, process));
+        const std::optional<Result> result = (*pieces)->run();
         if (result == kSuccess) check.finish(runlog::CopyWay::staged);
         return result;
       }
@@ -261,20 +293,22 @@ std::optional<Result> staged_copy(const Driver& driver, const LinearCopy& copy) 
   if (copy.bytes < kLeastBytes || off.load(std::memory_order_relaxed)) return std::nullopt;
   if (contention.leaves_to_driver()) return std::nullopt;
   watch_forks();
+  const std::uint32_t process = fork_generation.load(std::memory_order_relaxed);
   const Time began = monotonic_now();
   const Duration checks = time_of_checks();
   ContextKey key;
   if (!find_context(driver, copy.stream, key) || is_capturing(driver, copy.stream)) return std::nullopt;
   if (!counts_as_pageable(driver, copy.host) || !is_one_allocation(driver, copy.device, copy.bytes))
     return std::nullopt;
-  PinnedRings::Part part(pinned_rings(), driver, key, copy.bytes);
-  if (!part) return std::nullopt;
-  const RelaxedCapture relaxed(driver);
-  const std::optional<Result> result = run_when_idle(driver, copy, key.context, part);
+  const Kept<PinnedRings::Part> part(pinned_rings());
+  part->take(driver, key, copy.bytes);
+  if (!*part) return std::nullopt;
+  const Kept<RelaxedCapture> relaxed(driver);
+  const std::optional<Result> result = run_when_idle(driver, copy, key.context, *part, process);
   if (!result) return result;
   if (is_sticky(*result)) {
     off.store(true, std::memory_order_relaxed);
-    part.leave_to_engine();
+    part->leave_to_engine();
   }
   contention.note_success();
   if (*result == kSuccess)

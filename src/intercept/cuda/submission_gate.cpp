@@ -15,7 +15,6 @@ namespace {
 constexpr Duration kPatience = 500 * kMicrosecond;
 constexpr unsigned kTurnsOfSpinning = 256;
 
-constinit thread_local SubmittingThread t_thread;
 constinit SubmissionGate the_gate;
 // Threads may submit while the process exits.
 static_assert(std::is_trivially_destructible_v<SubmissionGate>);
@@ -40,8 +39,6 @@ bool SleepingAtomics::Patience::wait() {
   ::nanosleep(&pause, nullptr);
   return true;
 }
-
-SubmittingThread& submitting_thread() { return t_thread; }
 
 SubmissionGate& submission_gate() { return the_gate; }
 

@@ -1,11 +1,11 @@
 // Keeps other threads' submissions out of a stream between the pieces of a staged copy, so that no kernel of
 // theirs sees a copy half done where a plain one is whole (evidence-gpu.md, "Is a copy cut?").
 //
-//   const SubmissionGate::Entry entry(submission_gate(), stream);        // each wrapped call that submits
+//   const Kept<SubmissionGate::Entry> entry(submission_gate(), stream);  // each wrapped call that submits
 //   return plain();
 //
-//   const SubmissionGate::Exclusive alone(submission_gate(), driver, stream, context);
-//   if (!alone.held()) return std::nullopt;                              // a staged copy
+//   const Kept<SubmissionGate::Exclusive> alone(submission_gate(), driver, stream, context);
+//   if (!alone->held()) return std::nullopt;                             // a staged copy
 //
 // STRUCTURE: an entry is one word in a table: its stream. Exclusions stand in a small table under a spin
 // lock. CONCURRENCY: Dekker's protocol. An entry publishes its word, then reads the number of exclusions; an
@@ -42,6 +42,7 @@
 #include "base/mutex.h"
 #include "base/spin_lock.h"
 #include "device/cuda/driver_api.h"
+#include "intercept/cuda/kept.h"
 
 namespace pinion::cuda {
 
@@ -68,7 +69,8 @@ struct SubmittingThread {
   const void* innermost = nullptr;  ///< its last Entry that has a slot
   std::uint32_t index = 0;          ///< where it begins to look for a slot; 0: it has none yet
 };
-SubmittingThread& submitting_thread();
+[[gnu::tls_model("initial-exec")]] inline constinit thread_local SubmittingThread t_submitting{};
+inline SubmittingThread& submitting_thread() { return t_submitting; }
 
 template <class Policy, std::size_t Slots = 64, std::size_t Exclusions = 16>
 class BasicSubmissionGate {
@@ -100,13 +102,15 @@ class BasicSubmissionGate {
 
    private:
     friend class BasicSubmissionGate;
-    Entry(BasicSubmissionGate& gate, Word word, Word context) : gate_(gate), word_(word), context_(context) {
-      SubmittingThread& thread = submitting_thread();
-      outer_ = static_cast<const Entry*>(thread.innermost);
+    Entry(BasicSubmissionGate& gate, Word word, Word context, const void* outer)
+        : gate_(gate), word_(word), context_(context), outer_(static_cast<const Entry*>(outer)) {}
+    /// The destructor ends one that an exception leaves, too.
+    Entry(BasicSubmissionGate& gate, Word word, Word context)
+        : Entry(gate, word, context, submitting_thread().innermost) {
       if (is_nested()) return;
+      SubmittingThread& thread = submitting_thread();
       gate_.enter(*this, thread);
       thread.innermost = this;
-      announced_ = true;
     }
     /// An outer entry of this thread has announced the stream.
     bool is_nested() const {
@@ -119,7 +123,7 @@ class BasicSubmissionGate {
     BasicSubmissionGate& gate_;
     const Word word_;
     const Word context_;  ///< that it may keep others out of; kFree: none
-    const Entry* outer_ = nullptr;
+    const Entry* const outer_;
     Slot* slot_ = nullptr;  ///< null: one of those that overflow
     bool announced_ = false;
   };
@@ -128,14 +132,15 @@ class BasicSubmissionGate {
   /// a moment for entries that do.
   class Exclusive {
    public:
-    Exclusive(BasicSubmissionGate& gate, const Driver& driver, Stream stream, Context context) : gate_(gate) {
+    Exclusive(BasicSubmissionGate& gate, const Driver& driver, Stream stream, Context context)
+        : Exclusive(gate) {
       Exclusion exclusion{word_of(stream), context, false, true, &submitting_thread(), &driver};
       exclusion.non_blocking = is_non_blocking(driver, stream);
-      place_ = gate_.exclude(exclusion);
+      gate_.exclude(exclusion, place_);
     }
     /// Excludes all streams of the context. Not held if there is another exclusion.
-    Exclusive(BasicSubmissionGate& gate, const Driver& driver, Context context) : gate_(gate) {
-      place_ = gate_.exclude({kEverything, context, false, true, &submitting_thread(), &driver});
+    Exclusive(BasicSubmissionGate& gate, const Driver& driver, Context context) : Exclusive(gate) {
+      gate_.exclude({kEverything, context, false, true, &submitting_thread(), &driver}, place_);
     }
     ~Exclusive() { end(); }
     Exclusive(const Exclusive&) = delete;
@@ -154,6 +159,8 @@ class BasicSubmissionGate {
     }
 
    private:
+    explicit Exclusive(BasicSubmissionGate& gate) : gate_(gate) {}
+
     BasicSubmissionGate& gate_;
     int place_ = -1;
   };
@@ -220,13 +227,16 @@ class BasicSubmissionGate {
           slot.stream.compare_exchange_strong(free, entry.word_, std::memory_order_seq_cst)) {
         if (entry.context_ != kFree) slot.context.store(entry.context_, std::memory_order_seq_cst);
         entry.slot_ = &slot;
+        entry.announced_ = true;
         return;
       }
     }
     entry.slot_ = nullptr;
     overflow_.fetch_add(1, std::memory_order_seq_cst);
+    entry.announced_ = true;
   }
   void withdraw(Entry& entry) {
+    entry.announced_ = false;
     if (entry.slot_ == nullptr) {
       overflow_.fetch_sub(1, std::memory_order_release);
       return;
@@ -259,7 +269,7 @@ class BasicSubmissionGate {
       return false;
     if (other.submits && entry.context_ != kFree && entry.context_ == reinterpret_cast<Word>(other.context))
       return true;
-    const RelaxedCapture relaxed(*other.driver);
+    const Kept<RelaxedCapture> relaxed(*other.driver);
     if (other.stream != kEverything) {
       if (is_one_stream(word, other.stream)) return true;
       if (!is_legacy(word) && !is_legacy(other.stream)) return false;
@@ -282,35 +292,35 @@ class BasicSubmissionGate {
 
   // ---- exclusions ----
 
-  /// The place of the exclusion in the table; -1: it is not to be had now.
-  int exclude(const Exclusion& exclusion) {
-    int place = -1;
+  /// Sets the place of the exclusion in the table; -1: it is not to be had now.
+  void exclude(const Exclusion& exclusion, int& place) {
     for (;;) {
       const std::uint32_t ends = ends_.load(std::memory_order_acquire);
       if (insert(exclusion, place)) break;
-      if (exclusion.stream == kEverything) return -1;
+      if (exclusion.stream == kEverything) return;
       wait_for_end(ends);
     }
-    if (place < 0) return place;
+    if (place < 0) return;
     typename Policy::Patience patience;
     while (has_conflicting_entry(exclusion)) {
       if (patience.wait()) continue;
       end(place);
-      return -1;
+      place = -1;
+      return;
     }
-    return place;
   }
   /// False: another one conflicts. The place is -1 if the table is full.
   bool insert(const Exclusion& exclusion, int& place) {
     const ScopedLock lock(lock_);
-    place = -1;
+    int free = -1;
     for (std::size_t i = 0; i < Exclusions; ++i) {
       const Exclusion& row = rows_[i];
       if (row.stream == kFree)
-        place = static_cast<int>(i);
+        free = static_cast<int>(i);
       else if (row.thread != exclusion.thread && conflict(row, exclusion))
         return false;
     }
+    place = free;
     if (place < 0) return true;
     rows_[static_cast<std::size_t>(place)] = exclusion;
     exclusions_.fetch_add(1, std::memory_order_seq_cst);

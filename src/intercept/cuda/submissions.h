@@ -12,9 +12,10 @@ template <std::size_t place, std::size_t count>
 struct Submission {
   using Function = FunctionOfWords<count>;
   template <class... A>
-  static Result handle(const From& from, Function* next, A... arguments) {
+  [[gnu::always_inline]] static Result handle(const From& from, Function* next, A... arguments) {
     const Word words[] = {arguments...};
-    const SubmissionGate::Entry entry(submission_gate(), from.stream(reinterpret_cast<Stream>(words[place])));
+    const Kept<SubmissionGate::Entry> entry(submission_gate(),
+                                            from.stream(reinterpret_cast<Stream>(words[place])));
     return next(arguments...);
   }
 };
@@ -24,8 +25,8 @@ template <std::size_t count>
 struct SubmissionByDefault {
   using Function = FunctionOfWords<count>;
   template <class... A>
-  static Result handle(const From& from, Function* next, A... arguments) {
-    const SubmissionGate::Entry entry(submission_gate(), from.default_stream);
+  [[gnu::always_inline]] static Result handle(const From& from, Function* next, A... arguments) {
+    const Kept<SubmissionGate::Entry> entry(submission_gate(), from.default_stream);
     return next(arguments...);
   }
 };
@@ -35,8 +36,8 @@ template <std::size_t count>
 struct SubmissionToAll {
   using Function = FunctionOfWords<count>;
   template <class... A>
-  static Result handle(const From&, Function* next, A... arguments) {
-    const SubmissionGate::Entry entry(submission_gate());
+  [[gnu::always_inline]] static Result handle(const From&, Function* next, A... arguments) {
+    const Kept<SubmissionGate::Entry> entry(submission_gate());
     return next(arguments...);
   }
 };
@@ -47,10 +48,10 @@ struct LaunchWithConfig {
     Stream stream;  ///< attributes follow
   };
   using Function = Result(const Config*, void*, void**, void**);
-  static Result handle(const From& from, Function* next, const Config* config, void* function,
-                       void** parameters, void** extra) {
+  [[gnu::always_inline]] static Result handle(const From& from, Function* next, const Config* config,
+                                              void* function, void** parameters, void** extra) {
     const Stream stream = from.stream(config != nullptr ? config->stream : nullptr);
-    const SubmissionGate::Entry entry(submission_gate(), stream);
+    const Kept<SubmissionGate::Entry> entry(submission_gate(), stream);
     return next(config, function, parameters, extra);
   }
 };

@@ -15,6 +15,7 @@
 #include "callsite/unwind.h"
 #include "intercept/cuda/calls.h"
 #include "intercept/cuda/copy_call.h"
+#include "intercept/cuda/outermost_call.h"
 
 namespace pinion::cuda {
 
@@ -24,18 +25,6 @@ struct From {
   Stream default_stream;
 
   Stream stream(Stream stream) const { return stream != nullptr ? stream : default_stream; }
-};
-
-/// The calling thread is within a wrapped call. What a library behind us calls meanwhile belongs to that
-/// call, whose memory is closed, or leased.
-[[gnu::tls_model("initial-exec")]] inline thread_local constinit bool t_within = false;
-
-class Within {
- public:
-  Within() { t_within = true; }
-  ~Within() { t_within = false; }
-  Within(const Within&) = delete;
-  Within& operator=(const Within&) = delete;
 };
 
 template <std::size_t call, std::size_t layer, bool per_thread, class Handler,
@@ -51,8 +40,9 @@ struct Wrapper<call, layer, per_thread, Handler, Result(A...)> {
     if constexpr (requires { Handler::kAlsoWithin; }) {
       return Handler::handle(from, next, arguments...);
     } else {
-      if (t_within) return next(arguments...);
-      const Within within;
+      OutermostCall outermost;
+      if (!outermost.open()) [[unlikely]]
+        return next(arguments...);
       return Handler::handle(from, next, arguments...);
     }
   }

@@ -394,14 +394,12 @@ TEST_F(CudaCalls, WorkForAStreamEntersTheGate) {
   call("cuMemAllocAsync", 1, 2, kStream);
   call("cuStreamWaitValue32_v2", kStream, 2, 3, 4);
   call("cuMemPrefetchAsync_v2", kHost, 2, 3, 4, kStream);
-  call("cuMemcpyHtoDAsync_v2", kDevice, kHost, 100, kStream);
   call("cuMemcpyBatchAsync_v2", kNull, kNull, kNull, 3, 11, 12, 13, kStream);
   call("cuMemsetD8Async", kHost, 1, 100, kStream);
   const LaunchWithConfig::Config config{{1, 2, 3, 4, 5, 6, 7}, kStream};
   call("cuLaunchKernelEx", &config, 2, 3, 4);
   g_in_driver = [] { EXPECT_FALSE(is_free(kLegacyStream)); };
   call("cuLaunchKernel", 1, 2, 3, 4, 5, 6, 7, 8, kNull, 10, 11);
-  call("cuMemcpyHtoD_v2", kDevice, kHost, 100);
   call("cuMemcpyAtoA_v2", 1, 2, 3, 4, 5);
 }
 

@@ -104,6 +104,19 @@ TEST(CopyThreads, LeaveAPieceThatFaultsToTheCaller) {
   ASSERT_TRUE(test::eventually([&] { return refused == 13; })) << "and the end waits for nobody";
 }
 
+TEST(CopyThreads, APieceThatTheCallerIsThrownOutOfHoldsNobodyUp) {
+  std::atomic<bool> thrown{false};
+  const auto copy = [&](std::size_t, Copier copier) {
+    if (copier == Copier::caller) throw 1;
+    while (!thrown) std::this_thread::yield();
+    return true;
+  };
+  CopyThreads::Job job(copy_threads(), copy);
+  job.post(8);
+  EXPECT_THROW(job.help(), int);
+  thrown = true;
+}
+
 TEST(CopyThreads, TakeNoSignalOfTheProgram) {
   static std::atomic<pthread_t> handled{};
   struct sigaction action {

@@ -1,10 +1,10 @@
-// Each function of the MPI front's table leaves by each way out (ways_out.h). The MPI is a stub (mpi_stub.h).
+// Each function of the MPI front's table leaves by each way out (ways_out.h). The MPI is a stub (stub.h).
 // Usage: ways_out_mpi [NAME]. With a name that function ends the process.
 #include <sys/mman.h>
 
 #include <vector>
 
-#include "mpi_stub.h"
+#include "stub.h"
 #include "ways_out.h"
 
 namespace {
@@ -172,7 +172,10 @@ void leave(const Function& function, const Way& way) {
   begin_request(function.name);
   ways_out_armed = function.name;
   ways_out_leave = way.leave;
-  const std::string outcome = way.outcome(function.call);
+  const std::string outcome = way.outcome([&] {
+    ways_out_here = true;
+    function.call();
+  });
   if (outcome != way.expected) {
     std::fprintf(stderr, "%s %s: %s\n", function.name, way.name, outcome.c_str());
     ++g_faults;
@@ -200,6 +203,7 @@ int main(int count, char** arguments) {
       begin_request(function.name);
       ways_out_armed = function.name;
       ways_out_leave = ways_out::leave_by_exit;
+      ways_out_here = true;
       function.call();
     }
     return 1;

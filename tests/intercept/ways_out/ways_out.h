@@ -70,7 +70,9 @@ inline std::string by_cancel(const Call& call) {
   pthread_t thread;
   void* result = nullptr;
   pthread_create(&thread, nullptr, run, const_cast<Call*>(&call));
-  while (!g_inside) ::usleep(100);
+  bool ended = false;
+  while (!g_inside && !(ended = pthread_tryjoin_np(thread, &result) == 0)) ::usleep(100);
+  if (ended) return "returned";
   pthread_cancel(thread);
   pthread_join(thread, &result);
   return result == PTHREAD_CANCELED ? "cancelled" : "ended";
