@@ -67,7 +67,6 @@ std::string capability_text(const DeviceCapabilities& can) {
   std::string text = can.pins ? "pins memory" : can.on_demand ? "faults memory in on demand" : "pins nothing";
   text += can.remote ? ", peers can get a key" : ", no peer can get a key";
   if (can.needs_endpoint) text += ", needs an endpoint";
-  if (can.alias) text += ", peers may have another address";
   if (can.hides_from_children) text += ", memory may be missing in forked children";
   if (can.spends_modelled_time) text += ", takes modelled time";
   return text;

@@ -46,11 +46,6 @@ class BorrowedDevice final : public Device {
     if (!device_) return taken_back();
     return device_->register_range(pages, access, actor);
   }
-  Registration register_view(Range pages, Address view, Access access, Actor actor) override {
-    const ReaderLock lock(mutex_);
-    if (!device_) return taken_back();
-    return device_->register_view(pages, view, access, actor);
-  }
   Error deregister(const RegistrationKey& key, Actor actor) override {
     const ReaderLock lock(mutex_);
     return device_ ? device_->deregister(key, actor) : Error{};

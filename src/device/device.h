@@ -33,7 +33,6 @@ struct DeviceCapabilities {
   bool on_demand = false;       ///< the device faults memory in by itself as it transfers
   bool remote = false;          ///< peers can get a key
   bool needs_endpoint = false;  ///< a registration is bound to one endpoint (RegistrationKey::endpoint)
-  bool alias = false;           ///< peers may be given another address than the program's (iova)
   /// Registered memory may be missing in a forked child. So a region has the memory of its request alone: a
   /// child lacks what the program has registered, and no more.
   bool hides_from_children = false;
@@ -98,11 +97,6 @@ class Device {
   /// Registers the whole pages `pages` (page-aligned, at least one; DeviceCapabilities::byte_ranges: any
   /// bytes) for `access`. On error nothing stays registered.
   virtual Registration register_range(Range pages, Access access, Actor actor) = 0;
-  /// Registers memory that has a second view, of whole pages at `view`: the device registers that one, and
-  /// serves requests for the addresses of `pages`. A device that cannot tell them apart registers `pages`.
-  virtual Registration register_view(Range pages, Address /*view*/, Access access, Actor actor) {
-    return register_range(pages, access, actor);
-  }
   /// Either actor may deregister the other's registrations. The memory may be unmapped already. An
   /// unregistered or already deregistered key is ignored; debug builds stop there, for it is the caller's
   /// mistake. On error the registration stays as it is, and may be deregistered again later.

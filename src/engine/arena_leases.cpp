@@ -292,7 +292,7 @@ ArenaFigures ArenaLeases::figures() {
   sum.segments = of_arena.most_segments;
   sum.segment_bytes = of_arena.most_bytes;
   sum.withheld_bytes = withheld_bytes_.load(std::memory_order_relaxed);
-  sum.cleared_bytes = cleared_bytes_.load(std::memory_order_relaxed) + arena_.cleared_bytes();
+  sum.cleared_bytes = cleared_bytes_.load(std::memory_order_relaxed);
   const ArenaFigures served = served_so_far();
   sum.served = served.served - served_before_.served;
   sum.served_bytes = served.served_bytes - served_before_.served_bytes;

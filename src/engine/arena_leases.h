@@ -73,8 +73,6 @@ class ArenaLeases {
   /// The pages to register for the request: a segment, or the part that the program left whole.
   /// finish_opening() must follow. Empty: none. `ahead`: no request needs it yet.
   Range begin_opening(int domain, Range request, bool ahead);
-  /// The second view of such pages; empty: they have none.
-  Range view_of(Range pages) const { return arena_.view_of(pages); }
   /// `region` is leased for this object; null: the registration was refused.
   void finish_opening(int domain, Range pages, Region* region);
 

@@ -35,13 +35,10 @@ bool ArenaSource::register_segment(ThreadContext& thread, int number, Range requ
   Record none;
   if (ahead) none.call = CallKind::prepare;
   none.domain = static_cast<unsigned>(number);
-  const AcquireResult result = steps_.run(thread,
-                                          {.pages = pages,
-                                           .access = leases_.rights(),
-                                           .owner = &leases_,
-                                           .view = leases_.view_of(pages).begin,
-                                           .expected = ahead ? expected : 0},
-                                          none);
+  const AcquireResult result = steps_.run(
+      thread,
+      {.pages = pages, .access = leases_.rights(), .owner = &leases_, .expected = ahead ? expected : 0},
+      none);
   leases_.finish_opening(number, pages, result.region);
   if (result.region != nullptr) return true;
   closing_.retire_closed(thread);

@@ -70,6 +70,7 @@ struct RetiredOption {
 inline constexpr RetiredOption kRetiredOptions[] = {
     {"helper-share", "time-budget bounds the helper's time too"},
     {"start-credit", "time-budget allows 20 ms at least"},
+    {"preregister-alias", "segments of the arena have one view"},
 };
 
 /// The value as a user would write it; empty for an unknown name.

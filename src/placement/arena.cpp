@@ -45,7 +45,7 @@ Pages Arena::take(std::size_t bytes) {
   Pages pages{state_.segments.find_free(bytes, is_clear), Backing::base, true};
   if (pages.range.empty()) return {};
   const SegmentTable::Changing changing(state_.segments, pages.range);
-  if (!is_clear(pages.range) || !(state_.views.map(pages) || commit_unseen(pages))) return {};
+  if (!is_clear(pages.range) || !commit_unseen(pages)) return {};
   state_.segments.add(pages.range);
   return pages;
 }

@@ -26,8 +26,6 @@ class Arena {
   /// Before threads allocate. `grows`: the heap may grow beyond the arena. False: the system has no such
   /// addresses.
   bool reserve(std::size_t bytes, bool grows);
-  /// Whether new segments have a second view. Before threads allocate.
-  void alias_segments(bool aliased) { state_.views.use(aliased); }
   /// All its addresses; empty without an arena. Constant once reserved.
   const Range& range() const { return state_.granules.range; }
   const Granules& granules() const { return state_.granules; }
@@ -45,12 +43,8 @@ class Arena {
   DeviceSegments& devices() { return devices_; }
   ProgramChanges& changes() { return changes_; }
   ChildMemory& children() { return children_; }
-  /// The second view of memory in one segment; empty: it has none. Lock-free.
-  Range view_of(Range range) const { return state_.views.of(range); }
 
   SegmentTable::Figures figures();
-  /// Bytes of zeros written in second views.
-  std::uint64_t cleared_bytes() const { return state_.views.cleared_bytes(); }
 
  private:
   Pages take(std::size_t bytes);

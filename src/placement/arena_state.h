@@ -1,8 +1,8 @@
 // The state that the parts of the arena share. Each object has a guard of its own, as its header states.
 #pragma once
 
+#include "placement/kernel_pages.h"
 #include "placement/program_marks.h"
-#include "placement/second_views.h"
 #include "placement/segment_table.h"
 
 namespace pinion {
@@ -10,13 +10,12 @@ namespace pinion {
 struct ArenaState {
   Granules granules;
   ProgramMarks marks{granules};
-  SecondViews views{granules};
   SegmentTable segments{granules};
 
   /// Other pages take the place of this memory. Children get those from the kernel. Lock-free; hooks call it.
   void note_replaced(Range range) {
     marks.set_replaced(range);
-    views.show(range);
+    hide_unseen(range, false);
   }
 };
 

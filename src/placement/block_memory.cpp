@@ -4,7 +4,6 @@
 
 #include <optional>
 
-#include "monitor/memory_events.h"
 #include "placement/kernel_pages.h"
 
 namespace pinion {
@@ -17,7 +16,7 @@ bool BlockMemory::make_whole(Range block) {
   if (!pinned) marks.clear(Mark::replaced, block);
   marks.clear(Mark::withheld, block);
   if (!marks.any(Mark::deprived, block) && !marks.any(Mark::unshared, block)) return true;
-  if (!make_plain_unseen(block, pinned || !arena_.views.of(block).empty())) {
+  if (!make_plain_unseen(block, pinned)) {
     marks.for_each_run(Mark::deprived, block, [this](Range run) { arena_.note_replaced(run); });
     return false;
   }
@@ -27,9 +26,7 @@ bool BlockMemory::make_whole(Range block) {
 }
 
 bool BlockMemory::make_plain(Range range) {
-  const bool hidden = arena_.granules.range.contains(range) &&
-                      (devices_.is_pinned(range.begin) || !arena_.views.of(range).empty());
-  return make_plain_unseen(range, hidden);
+  return make_plain_unseen(range, arena_.granules.range.contains(range) && devices_.is_pinned(range.begin));
 }
 
 Range BlockMemory::laid_over(Range range) const { return arena_.marks.laid_over(range); }
@@ -38,7 +35,7 @@ bool BlockMemory::reclaim(Range block) {
   if (!arena_.marks.may_have(block)) return true;
   if (arena_.marks.any(Mark::unshared, block)) {
     arena_.marks.clear(Mark::unshared, block);
-    if (!devices_.is_pinned(block.begin)) arena_.views.show(block);
+    if (!devices_.is_pinned(block.begin)) hide_unseen(block, false);
   }
   bool renewed = true;
   arena_.marks.for_each_run(Mark::laid_over, block, [&](Range run) { renewed = renew(run) && renewed; });
@@ -100,12 +97,7 @@ bool BlockMemory::drop_free(Range range, bool uncharges) {
     changing.emplace(arena_.segments, range);
     if (!laid_over(range).empty()) return false;
   }
-  const Range view = arena_.views.of(range);
-  if (view.empty()) return uncharges ? uncharge(range) : discard_seen(range);
-  memory_events::begin({range});
-  const bool dropped = drop_view_unseen(view);
-  memory_events::end(range);
-  return dropped;
+  return uncharges ? uncharge(range) : discard_seen(range);
 }
 
 /// No registration has this memory, so that nothing remembers the pages that have gone.
@@ -130,39 +122,20 @@ Range BlockMemory::first_withheld(Range range) const {
   return arena_.marks.may_have(range) ? arena_.marks.first_run(Mark::withheld, range) : Range{};
 }
 
-/// A registration of the segment has other pages still, so the marks stay until the segment is new. One of
-/// the second view has these again.
+/// A registration of the segment has other pages still, so the marks stay until the segment is new.
 bool BlockMemory::renew(Range range) {
-  if (!make_fresh(range)) {
+  if (!map_over(range, PROT_READ | PROT_WRITE, 0)) {
     arena_.note_replaced(range);
     return false;
   }
+  advise_hugepages(range);
   arena_.marks.clear(Mark::laid_over, range);
   arena_.marks.clear_wishes(range);
   const HeapLock lock(arena_.segments.mutex);
-  if (arena_.segments.around(range.begin)->pinned && arena_.views.of(range).empty()) return true;
+  if (arena_.segments.around(range.begin)->pinned) return true;
   arena_.marks.clear(Mark::replaced, range);
   arena_.marks.clear(Mark::deprived, range);
   return true;
-}
-
-bool BlockMemory::make_fresh(Range range) {
-  const Range view = arena_.views.of(range);
-  if (view.empty()) {
-    if (!map_over(range, PROT_READ | PROT_WRITE, 0)) return false;
-    advise_hugepages(range);
-    return true;
-  }
-  // Addresses without memory come in between, for the hooks of other libraries.
-  if (!map_over(range, PROT_NONE, MAP_NORESERVE)) return false;
-  if (!drop(range)) clear_view(view);
-  return view_unseen(view, range);
-}
-
-/// Gives the contents of memory with two views back to the kernel; never under a registration.
-bool BlockMemory::drop(Range range) {
-  const HeapLock lock(arena_.segments.mutex);
-  return !arena_.segments.around(range.begin)->pinned && drop_view_unseen(arena_.views.of(range));
 }
 
 }  // namespace pinion

@@ -65,8 +65,6 @@ class BlockMemory {
 
  private:
   bool renew(Range range);
-  bool make_fresh(Range range);
-  bool drop(Range range);
   bool uncharge(Range range);
 
   ArenaState& arena_;

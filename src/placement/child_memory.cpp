@@ -9,9 +9,7 @@ namespace pinion {
 bool ChildMemory::hide(Range segment_part) const { return shown_.load() || hide_unseen(segment_part, true); }
 
 void ChildMemory::show(Range range) const {
-  arena_.views.show(range);
-  if (arena_.views.has(range))  // what replaced memory there has no second view
-    arena_.marks.for_each_run(Mark::replaced, range, [](Range run) { hide_unseen(run, false); });
+  hide_unseen(range, false);
   arena_.marks.for_each_run(Mark::unshared, range, [](Range run) { hide_unseen(run, true); });
 }
 
@@ -22,7 +20,7 @@ void ChildMemory::before_fork() {
   const auto stack = reinterpret_cast<Address>(__builtin_frame_address(0));
   if (!arena_.granules.range.contains({stack, stack + 1})) return;
   const Segment* const segment = arena_.segments.around(stack);
-  if (segment == nullptr || !segment->pinned || arena_.views.has(segment->range)) return;
+  if (segment == nullptr || !segment->pinned) return;
   show(segment->range);
   of_stack_ = segment->range;
 }
@@ -45,7 +43,7 @@ void ChildMemory::after_fork_in_parent() {
 bool ChildMemory::is_hidden(Range area) const NO_THREAD_SAFETY_ANALYSIS {
   if (!arena_.granules.range.contains(area)) return false;
   const Segment* const segment = arena_.segments.find(area);
-  return (segment->pinned && !(segment->range == of_stack_)) || !arena_.views.of(area).empty();
+  return segment->pinned && !(segment->range == of_stack_);
 }
 
 void ChildMemory::leave_out(Range area, Range copy) const {
@@ -63,9 +61,7 @@ void ChildMemory::after_fork_in_child() NO_THREAD_SAFETY_ANALYSIS {
   arena_.segments.end_changes();
   arena_.segments.for_each([this](Segment& segment) NO_THREAD_SAFETY_ANALYSIS {
     const Range range = segment.range;
-    const bool aliased = !arena_.views.of(range).empty();
-    arena_.views.forget(range);
-    const bool hidden = (std::exchange(segment.pinned, false) && !(range == of_stack_)) || aliased;
+    const bool hidden = std::exchange(segment.pinned, false) && !(range == of_stack_);
     if (segment.of_heap)
       arena_.marks.for_each_run(Mark::unshared, range, [this](Range run) { arena_.note_replaced(run); });
     if (segment.of_heap || !arena_.marks.laid_over(range).empty()) return;

@@ -41,8 +41,6 @@ bool DeviceSegments::unpin(Range range) {
   const HeapLock lock(arena_.segments.mutex);
   Segment& segment = *arena_.segments.find(range);
   segment.pinned = false;
-  if (const Range view = arena_.views.of(range); !view.empty())
-    hide_unseen(view, true);  // a device may have shown it
   if (segment.of_heap) children_.show(range);
   return !segment.of_heap;
 }
@@ -90,10 +88,8 @@ void DeviceSegments::give_back(Range range) {
       return;  // the program's: the granules stay out of use as long
   }
   if (!map_over(range, PROT_NONE, MAP_NORESERVE)) return;  // they stay out of use
-  unmap_unseen(arena_.views.of(range));
   const HeapLock lock(arena_.segments.mutex);
   arena_.marks.forget(range);
-  arena_.views.forget(range);
   arena_.segments.remove(range);
 }
 

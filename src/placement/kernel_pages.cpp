@@ -25,9 +25,9 @@ namespace {
 
 constexpr int kDefaultPolicy = 0, kLocalPolicy = 4;  // MPOL_DEFAULT, MPOL_LOCAL
 
-Range map_unseen(std::size_t bytes, int flags) {
+Range map_unseen(std::size_t bytes) {
   const long at = raw_system_call(
-      SYS_mmap, arguments_of(0L, bytes, PROT_READ | PROT_WRITE, MAP_ANONYMOUS | flags, -1, 0));
+      SYS_mmap, arguments_of(0L, bytes, PROT_READ | PROT_WRITE, MAP_ANONYMOUS | MAP_PRIVATE, -1, 0));
   return is_error(at) ? Range{} : Range{static_cast<Address>(at), static_cast<Address>(at) + bytes};
 }
 
@@ -60,11 +60,11 @@ bool transparent_is_on() {
   return g_transparent.load(std::memory_order_relaxed) == TransparentMode::on;
 }
 
-Range map_aligned(std::size_t bytes, int flags) {
-  Range range = map_unseen(bytes, flags);
+Range map_aligned(std::size_t bytes) {
+  Range range = map_unseen(bytes);
   if (range.begin % kHugepage == 0) return range;
   unmap_unseen(range);
-  range = map_unseen(bytes + kHugepage, flags);
+  range = map_unseen(bytes + kHugepage);
   if (range.empty()) return range;
   const Address begin = (range.begin + kHugepage - 1) & ~(kHugepage - 1);
   unmap_unseen({range.begin, begin});
@@ -116,7 +116,7 @@ bool move_unseen(Range from, Range to) {
 bool advise_hugepages(Range range) { return transparent_is_on() && advise(range, MADV_HUGEPAGE); }
 
 Pages map_private(std::size_t bytes) {
-  const Range range = map_aligned(bytes, MAP_PRIVATE);
+  const Range range = map_aligned(bytes);
   const bool transparent = !range.empty() && advise_hugepages(range);
   return {range, transparent ? Backing::transparent : Backing::base};
 }
@@ -198,33 +198,6 @@ bool commit_unseen(Pages& pages) {
 
 bool hide_unseen(Range range, bool hidden) { return advise(range, hidden ? MADV_DONTFORK : MADV_DOFORK); }
 
-// ---- memory with two views ----
-
-Range map_view_unseen(std::size_t bytes) {
-  const Range view = map_aligned(bytes, MAP_SHARED);
-  if (view.empty()) return view;
-  advise(view, MADV_HUGEPAGE);  // refused where shared memory takes none
-  advise(view, MADV_DONTDUMP);
-  if (hide_unseen(view, true)) return view;
-  unmap_unseen(view);
-  return {};
-}
-
-/// A move of no bytes leaves the old mapping of shared memory in place: a second one, without a file that the
-/// program could close.
-bool view_unseen(Range view, Range to) {
-  const long got = raw_system_call(
-      SYS_mremap, arguments_of(view.begin, 0L, to.bytes(), MREMAP_MAYMOVE | MREMAP_FIXED, to.begin));
-  if (is_error(got)) return false;
-  advise(to, MADV_DODUMP);  // it has the first view's advice
-  // A memory policy belongs to the pages, and one like the view's own would be ignored.
-  for (const int policy : {kLocalPolicy, kDefaultPolicy})
-    raw_system_call(SYS_mbind, arguments_of(to.begin, to.bytes(), policy, 0L, 0L, 0L));
-  return true;
-}
-
-bool drop_view_unseen(Range view) { return advise(view, MADV_REMOVE); }
-
 namespace {
 
 Pages map_uncharged(std::size_t bytes) {
@@ -281,7 +254,7 @@ void KernelPages::unmap(const Pages& pages) {
 }
 
 void* KernelPages::map_records(std::size_t bytes) {
-  const Range range = map_unseen(bytes, MAP_PRIVATE);
+  const Range range = map_unseen(bytes);
   return reinterpret_cast<void*>(range.begin);
 }
 

@@ -73,16 +73,6 @@ bool commit_unseen(Pages& pages);
 /// Decides whether children of fork lack the memory. False: refused.
 bool hide_unseen(Range range, bool hidden);
 
-// ---- memory with two views; no hook runs ----
-
-/// Maps shared memory of zeros at a multiple of the hugepage. Children of fork lack it; dumps leave this view
-/// of it out. Empty: there is none.
-Range map_view_unseen(std::size_t bytes);
-/// Puts a further view of such memory in the place of any mapping. Children lack it too. False: refused.
-bool view_unseen(Range view, Range to);
-/// Gives the contents of such memory back to the kernel; all views then read as zeros. False: refused.
-bool drop_view_unseen(Range view);
-
 /// Bytes of the ranges that lie in transparent hugepages now, by the kernel's own count. Reads
 /// /proc/self/smaps; ordinary code, allocates.
 std::uint64_t transparent_bytes(const Range* ranges, std::size_t count);

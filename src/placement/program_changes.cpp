@@ -14,14 +14,13 @@ void ProgramChanges::note_kept(Range range) {
   arena_.marks.clear(Mark::replaced, range);
 }
 
-std::optional<int> ProgramChanges::advise(Range range, int advice, bool wish) {
+void ProgramChanges::advise(Range range, int advice, bool wish) {
   if (wish && advice == MADV_DONTFORK) {
     arena_.marks.set(Mark::unshared, range);
   } else if (wish && advice == MADV_DOFORK) {
     arena_.marks.clear(Mark::unshared, range);
     children_.show_until_fork();
   }
-  return arena_.views.has(range) ? arena_.views.advise(range, advice, arena_.marks) : std::nullopt;
 }
 
 bool ProgramChanges::withhold(Range range) {

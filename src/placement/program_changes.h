@@ -5,7 +5,6 @@
 #pragma once
 
 #include <atomic>
-#include <optional>
 
 #include "placement/arena_state.h"
 #include "placement/child_memory.h"
@@ -27,9 +26,8 @@ class ProgramChanges {
   /// Whether other threads give or take the memory of its granules: no mapping may be laid there now.
   bool is_in_change(Range range) const { return arena_.segments.is_in_change(range); }
 
-  /// Before madvise. An error number, or 0 for success, is the answer; none: the kernel is to give it.
-  /// `wish`: the program's call, and no device's.
-  std::optional<int> advise(Range range, int advice, bool wish);
+  /// Before madvise. `wish`: the program's call, and no device's.
+  void advise(Range range, int advice, bool wish);
   /// Leaves the memory mapped without rights: that of blocks for the heap, other mappings unmapped. False:
   /// the kernel has refused.
   bool withhold(Range range);

@@ -37,7 +37,6 @@ struct AcquireRequest {
   /// ordinary regions that contain them, or lie within, are replaced. The owner dooms
   /// it before the domain is closed.
   const void* owner = nullptr;
-  Address view = 0;  ///< of permanent memory: its second view (Device::register_view()); 0: it has none
   /// Ahead of requests: the registration takes about so long; 0: not known. A thread that waits for it lets
   /// it take twice that.
   Duration expected = 0;

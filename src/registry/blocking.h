@@ -125,7 +125,6 @@ void retire_victims(Acquisition& acquisition, Actor actor, Note&& note) {
 template <class Note, class Watch>
 AcquireStep register_region(Acquisition& acquisition, Actor actor, Note&& note, Watch&& watch) {
   Domain& domain = acquisition.domain();
-  const AcquireRequest& request = acquisition.request();
   const Range range = acquisition.range();
   if (const Error unwatched = watch(range); unwatched && !acquisition.serve_alone())
     return acquisition.registered({unwatched, {}, {}}, monotonic_now());
@@ -138,9 +137,7 @@ AcquireStep register_region(Acquisition& acquisition, Actor actor, Note&& note, 
   PreemptionMeter meter;
   Device& device = domain.device();
   IfThrown refused([&] { give_up(acquisition); });
-  const Registration registration =
-      request.view != 0 ? device.register_view(range, request.view, acquisition.rights(), actor)
-                        : device.register_range(range, acquisition.rights(), actor);
+  const Registration registration = device.register_range(range, acquisition.rights(), actor);
   refused.disarm();
   meter.end();
   call.end = domain.clock().ticks();

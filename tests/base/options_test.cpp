@@ -103,12 +103,14 @@ TEST(Options, EveryTypeIsSetByName) {
 TEST(Options, ThoseOfTheVersionBeforeAreWarnedOfOnceAndHaveNoEffect) {
   Options o;
   ::testing::internal::CaptureStderr();
-  EXPECT_FALSE(parse_options(o, "helper-share=3%,start-credit=5ms,helper-share=off,limit=2G"));
+  EXPECT_FALSE(
+      parse_options(o, "helper-share=3%,start-credit=5ms,helper-share=off,preregister-alias=yes,limit=2G"));
   const std::string said = ::testing::internal::GetCapturedStderr();
   EXPECT_EQ(format_options(o), "limit=2G");
   EXPECT_NE(said.find("option helper-share has no effect any more: time-budget bounds"), std::string::npos);
+  EXPECT_NE(said.find("option preregister-alias has no effect any more: segments"), std::string::npos);
   EXPECT_NE(said.find("option start-credit has no effect any more: time-budget allows"), std::string::npos);
-  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 2) << said;
+  EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 3) << said;
 }
 
 // Logs of the version before name them.

@@ -15,10 +15,6 @@ served fft3d
 grep -q '^pinion: The arena served [1-9][0-9,]* of [0-9,]* transfers' "$work/err" || fail "fft3d: its verdict: $(cat "$work/err")"
 report_says fft3d 'r.arena.processes >= 2 and r.arena.served > 0 and r.arena.registrations > 0'
 
-under "--preregister 512M --tune preregister-alias=yes --retention leave-pinned" 2 "$examples/fft3d" --grid 128x64x64 --iterations 10 || fail "fft3d, aliased: status $?: $(cat "$work/err")"
-verified || fail "fft3d, aliased: $(cat "$work/out")"
-served "fft3d, aliased"
-
 to "$work/out" "$work/err" "$pinion" run --preregister 1M -- true
 [ $? -eq 2 ] || fail "a bad value: $(cat "$work/err")"
 
@@ -238,13 +234,11 @@ for registered in False, True:
         assert is_filled(b"\7"), (name, registered, "the child's contents")
 print("right")
 END
-  for alias in no yes; do
-    for program in fixed children; do
-      mmaps=1M threshold=1G
-      [ $program = fixed ] || mmaps=0 threshold=32K
-      to "$work/out" "$work/err" fresh_run --preregister 512M --tune preregister-alias=$alias --tune preregister-mmaps=$mmaps --tune hugepage-threshold=$threshold -- $python3 "$work/$program.py" || fail "$program, alias $alias: status $?: $(cat "$work/err")"
-      [ "$(cat "$work/out")" = right ] || fail "$program, alias $alias: $(cat "$work/out")"
-    done
+  for program in fixed children; do
+    mmaps=1M threshold=1G
+    [ $program = fixed ] || mmaps=0 threshold=32K
+    to "$work/out" "$work/err" fresh_run --preregister 512M --tune preregister-mmaps=$mmaps --tune hugepage-threshold=$threshold -- $python3 "$work/$program.py" || fail "$program: status $?: $(cat "$work/err")"
+    [ "$(cat "$work/out")" = right ] || fail "$program: $(cat "$work/out")"
   done
 fi
 if $python3 -c 'import numpy, mpi4py' 2>/dev/null; then
@@ -298,8 +292,6 @@ fi
 if [ -n "$all" ] && command -v hpcc >/dev/null; then
   hpcc_under "--preregister 512M --retention helper"
   served hpcc
-  hpcc_under "--preregister 512M --tune preregister-alias=yes --retention helper"
-  served "hpcc, aliased"
 fi
 
 [ "$failures" -eq 0 ]

@@ -104,31 +104,6 @@ TEST(VerbsDevice, ItsKeysMoveData) {
   EXPECT_FALSE(in.device->deregister(to.key, Actor::application));
 }
 
-/// The arena's aliased segments need this: the program's view may go, and requests still name its addresses.
-TEST(VerbsDevice, ASecondViewServesTheAddressesOfTheFirst) {
-  LoopedQueuePair pair;
-  VerbsDeviceResult in = make_verbs_device(pair.pd());
-  ASSERT_FALSE(in.error) << in.error.message;
-  void* const shared = mmap(nullptr, kBytes, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
-  void* const view = mremap(shared, 0, kBytes, MREMAP_MAYMOVE);
-  ASSERT_NE(view, MAP_FAILED);
-  std::memset(shared, 'x', kBytes);
-  const Range pages = Range::of(shared, kBytes);
-  const Registration from =
-      in.device->register_view(pages, reinterpret_cast<Address>(view), Access::write, Actor::application);
-  const Memory target;
-  const Registration to = in.device->register_range(target.range(), Access::remote_write, Actor::helper);
-  ASSERT_FALSE(from.error || to.error);
-  ASSERT_EQ(munmap(shared, kBytes), 0);
-  static_cast<char*>(view)[kBytes / 2] = 'y';
-  EXPECT_EQ(pair.write(static_cast<char*>(shared), from.key.lkey, target.start(), to.key.remote_key, kBytes),
-            IBV_WC_SUCCESS);
-  EXPECT_EQ(std::memcmp(view, target.start(), kBytes), 0);
-  EXPECT_FALSE(in.device->deregister(from.key, Actor::application));
-  EXPECT_FALSE(in.device->deregister(to.key, Actor::application));
-  munmap(view, kBytes);
-}
-
 TEST(VerbsDevice, NoKeyOutlivesItsRegistrationNorItsRights) {
   const Memory source, target;
   for (const bool deregistered : {true, false}) {

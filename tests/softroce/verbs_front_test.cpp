@@ -226,7 +226,6 @@ TEST(VerbsFront, TheArenaServesPeersWhereTheUserAllowsIt) {
   };
   EXPECT_EQ(output(""), "2 local, 8 remote\ndone\n");
   EXPECT_EQ(output(",preregister-remote=yes"), "2 local, 3 remote\ndone\n");
-  EXPECT_EQ(output(",preregister-remote=yes,preregister-alias=yes"), "2 local, 3 remote\ndone\n");
   EXPECT_EQ(run("blocks", "retention=on-demand,remote-keys=strict,preregister=64M,preregister-remote=yes", "",
                 "verbs_front_program", heap)
                 .output,

@@ -56,10 +56,6 @@ class FakeDevice final : public Device {
     key.handle = last_;
     return {{}, key, access};
   }
-  Registration register_view(Range pages, Address view, Access access, Actor actor) override {
-    last_view_ = view;
-    return register_range(pages, access, actor);
-  }
   Error deregister(const RegistrationKey& key, Actor) override {
     const int code = refuse_deregistration(key);
     if (code != 0) return Error::make(code, "deregistration refused by the test");
@@ -81,7 +77,6 @@ class FakeDevice final : public Device {
            includes(found->second.access, access);
   }
   /// The view of the latest registration by a second view.
-  Address last_view() const { return last_view_; }
   std::size_t calls() const {
     std::lock_guard lock(mutex_);
     return calls_;
@@ -111,7 +106,6 @@ class FakeDevice final : public Device {
   std::size_t peak_ = 0;
   std::size_t calls_ = 0;
   std::uint64_t last_ = 0;
-  std::atomic<Address> last_view_{0};
 };
 
 }  // namespace pinion::test

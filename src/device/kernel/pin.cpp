@@ -103,10 +103,6 @@ class PinDevice final : public Device {
     return lock_range(pages, access);
   }
 
-  Registration register_view(Range pages, Address view, Access access, Actor actor) override {
-    return register_range({view, view + pages.bytes()}, access, actor);
-  }
-
   Error deregister(const RegistrationKey& key, Actor) override {
     auto pinned = state_->table.take(key.handle);
     if (!pinned) return {};

@@ -70,18 +70,14 @@ class EmulatedDevice final : public Device {
   }
 
   Registration register_range(Range pages, Access access, Actor actor) override {
-    return register_view(pages, pages.begin, access, actor);
-  }
-
-  Registration register_view(Range pages, Address view, Access access, Actor actor) override {
     const Start start;
     if (Error error = state_->use.take(pages.bytes())) return {error, {}, {}};
-    Registration registration = pins_->register_view(pages, view, access, actor);
+    Registration registration = pins_->register_range(pages, access, actor);
     if (registration.error) {
       state_->use.give(pages.bytes());
       return registration;
     }
-    registration.entries = translation_entries({view, view + pages.bytes()}, kPageSizes, state_->files);
+    registration.entries = translation_entries(pages, kPageSizes, state_->files);
     registration.key.remote_base = pages.begin;  // a NIC's peers use the addresses
     registration.key.handle = state_->table.add({registration.key, pages.bytes(), registration.entries});
     registration.overslept = last(start, nic_.register_cost(registration.entries), actor);

@@ -203,7 +203,6 @@ class VerbsDevice final : public Device {
     capabilities_.on_demand = on_demand_;
     constexpr int kRemote = IBV_ACCESS_REMOTE_WRITE | IBV_ACCESS_REMOTE_READ | IBV_ACCESS_REMOTE_ATOMIC;
     capabilities_.remote = (extra_access_.value_or(kRemote) & kRemote) != 0;
-    capabilities_.alias = verbs_.reg_mr_iova2 != nullptr;
     capabilities_.hides_from_children = capabilities_.splits_mappings =
         !on_demand_ && marks_registered(verbs, opened->pd);
     if (!on_demand_) capabilities_.page_sizes = opened->attributes.page_size_cap;
@@ -235,29 +234,21 @@ class VerbsDevice final : public Device {
   DeviceCapabilities capabilities() const override { return capabilities_; }
 
   Registration register_range(Range pages, Access access, Actor actor) override {
-    return register_view(pages, pages.begin, access, actor);
-  }
-
-  Registration register_view(Range pages, Address view, Access access, Actor actor) override {
     if (pages.empty() || pages.to_pages() != pages)
       return {Error::make(EINVAL, "memory %#zx-%#zx is not whole pages", pages.begin, pages.end), {}, {}};
     Error error;
     ibv_pd* const pd = protection_domain(error);
     if (pd == nullptr) return {error, {}, {}};
-    const Range viewed = verbs_.reg_mr_iova2 != nullptr ? Range{view, view + pages.bytes()} : pages;
     // Faults are dearer inside the driver, which holds the process's memory map meanwhile.
     if (!on_demand_)
-      if (Error refused = fault_in(viewed, writes(access))) return {refused, {}, {}};
+      if (Error refused = fault_in(pages, writes(access))) return {refused, {}, {}};
     if (extra_access_) access = local_part(access);
     // To the kernel, windows make memory writable.
     const int flags = verbs_access(access) | extra_access_.value_or(0) |
                       (on_demand_ ? IBV_ACCESS_ON_DEMAND : 0) |
                       (windows_ && writes(access) ? IBV_ACCESS_MW_BIND : 0);
     const OwnVerbsCall own_call;
-    void* const memory = reinterpret_cast<void*>(viewed.begin);
-    ibv_mr* const region = viewed == pages
-                               ? verbs_.reg_mr(pd, memory, pages.bytes(), flags)
-                               : verbs_.reg_mr_iova2(pd, memory, pages.bytes(), pages.begin, flags);
+    ibv_mr* const region = verbs_.reg_mr(pd, reinterpret_cast<void*>(pages.begin), pages.bytes(), flags);
     if (region == nullptr) return {refusal(errno, pages), {}, {}};
     if (on_demand_ && actor == Actor::helper) prefetch(pd, pages, region, access);
     Registration made;
@@ -268,7 +259,7 @@ class VerbsDevice final : public Device {
     made.key.system_handle = region->handle;
     made.key.remote_key = region->rkey;
     made.key.remote_base = pages.begin;
-    if (!on_demand_) made.entries = translation_entries(viewed, capabilities_.page_sizes, state_->files);
+    if (!on_demand_) made.entries = translation_entries(pages, capabilities_.page_sizes, state_->files);
     return made;
   }
 

@@ -256,7 +256,6 @@ constinit const char* g_log = nullptr;
   if (!in_hugepages && options.preregister == 0) return;
   if (options.preregister != 0 && !pinion::process_arena().reserve(options.preregister, in_hugepages))
     say("pinion: the system has no addresses for the arena: blocks lie in ordinary memory\n");
-  pinion::process_arena().alias_segments(options.preregister_alias);
   HugepageHeap& heap = pinion::process_heap();
   heap.use_shards(static_cast<std::size_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))));
   g_leaves_room.store(options.preregister == 0 && !has_address_limit(), std::memory_order_relaxed);

@@ -4,7 +4,7 @@
 // heap has no memory. libc's own mappings, such as stacks, never come by here. Pinion's own stay outside.
 //
 // clone, _Fork and syscall, too, whose children miss the handlers of forks: the heap's handlers run around
-// them. madvise, for memory that the program keeps from its children, and for memory with two views.
+// them. madvise, for memory that the program keeps from its children.
 //
 // madvise, mprotect, mlock and their like, by name or by syscall(): the heap learns what they leave on
 // blocks, and undoes it at free.
@@ -422,13 +422,8 @@ long call_kernel(long number, long a, long b, long c, long d, long e, long f) no
 PINION_EXPORT int madvise(void* address, std::size_t bytes, int advice) noexcept {
   const bool wish = !pinion::OwnVerbsCall::now();
   const Range common = arena_part(whole_pages(address, bytes));
-  if (!common.empty()) [[unlikely]] {
-    const auto result = pinion::process_arena().changes().advise(common, advice, wish);
-    if (result) {
-      if (*result != 0) errno = *result;
-      return *result == 0 ? 0 : -1;
-    }
-  }
+  if (!common.empty()) [[unlikely]]
+    pinion::process_arena().changes().advise(common, advice, wish);
   const int result = g_madvise.get()(address, bytes, advice);
   return wish && stays(advice) ? noted(result, address, bytes, Left::advice) : result;
 }

@@ -34,20 +34,11 @@ namespace pinion::arena_test {
 inline constexpr std::size_t kMiB = std::size_t{1} << 20;
 inline constexpr std::size_t kArenaBytes = 256 * kMiB;
 
-/// All tests run for both kinds of segments (tests/CMakeLists.txt).
-inline const bool kAliased = std::getenv("PINION_TEST_ALIASED") != nullptr;
-
 /// Advises as the program does (intercept/malloc/mappings.cpp).
 inline int advise(char* at, std::size_t bytes, int advice) {
-  if (const auto result = process_arena().changes().advise(Range::of(at, bytes), advice, true)) {
-    errno = *result;
-    return *result == 0 ? 0 : -1;
-  }
+  process_arena().changes().advise(Range::of(at, bytes), advice, true);
   return ::madvise(at, bytes, advice);
 }
-
-/// Marks of memory that the program has not changed: children lack an aliased segment at any time.
-inline const std::string kUnmarked = kAliased ? "dc" : "";
 
 class ArenaTest : public ::testing::Test {
  protected:
@@ -55,7 +46,6 @@ class ArenaTest : public ::testing::Test {
   static void SetUpTestSuite() {
     static const bool reserved = process_arena().reserve(kArenaBytes, false);
     ASSERT_TRUE(reserved);
-    process_arena().alias_segments(kAliased);
     static const int watched =
         ::pthread_atfork([] { process_heap().before_fork(); }, [] { process_heap().after_fork_in_parent(); },
                          [] { process_heap().after_fork_in_child(); });

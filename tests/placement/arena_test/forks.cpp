@@ -108,7 +108,6 @@ TEST_F(ArenaTest, AChildWithoutHandlersHasTheBlocks) {
 /// Coroutines have such stacks.
 TEST_F(ArenaTest, AThreadOnAStackInARegisteredSegmentForks) {
   if (kSanitized) GTEST_SKIP() << "sanitizers know stacks that they have seen begin";
-  if (kAliased) GTEST_SKIP() << "the child would share the stack, so it has none";
   const auto [block, other] = start_with_two_blocks("pin");
   Transfer held;
   ASSERT_TRUE(lease(other, 4 * kMiB, held));

@@ -189,7 +189,7 @@ TEST_F(ArenaTest, AMappingBeginsAsTheKernelsWould) {
       ASSERT_TRUE(serves(mapping, 4 * kMiB));
     }
     const std::string plain = marks_at(mapping);
-    EXPECT_EQ(plain, registered ? "dc" : kUnmarked) << "registered memory is hidden from children";
+    EXPECT_EQ(plain, registered ? "dc" : "") << "registered memory is hidden from children";
     ASSERT_NO_FATAL_FAILURE(leave_marks(mapping, kMiB));
     EXPECT_EQ(marks_at(mapping).find("dddclo"), 0u);
     EXPECT_TRUE(process_heap().unmap(Range::of(mapping, 4 * kMiB)));
@@ -231,7 +231,7 @@ TEST_F(ArenaTest, UnmappedMemoryOfABlockBeginsAsTheKernelsWould) {
   process_heap().free(block);
   char* const again = take(4 * kMiB);
   EXPECT_EQ(again, block);
-  EXPECT_EQ(marks_at(again), kUnmarked);
+  EXPECT_EQ(marks_at(again), "");
   EXPECT_EQ(memory_policy_at(again), 0);
   process_heap().free(again);
 }
@@ -250,13 +250,6 @@ TEST_F(ArenaTest, MemoryThatLocksByDefaultStaysLocked) {
 
 TEST_F(ArenaTest, MemoryThatIsWipedForChildrenIsServedNoMore) {
   const auto [block, other] = start_with_two_blocks("emulated");
-  if (kAliased) {
-    EXPECT_EQ(advise(block, kMiB, MADV_WIPEONFORK), -1) << "the kernel cannot, as with all shared memory";
-    EXPECT_EQ(errno, EINVAL);
-    test::in_child([block = block] { EXPECT_TRUE(is_filled(block, 4 * kMiB, 7)); });
-    process_heap().free(block);
-    return process_heap().free(other);
-  }
   ASSERT_EQ(advise(block, kMiB, MADV_WIPEONFORK), 0);
   test::in_child([&] {
     EXPECT_TRUE(is_filled(block, kMiB, 0));
@@ -294,10 +287,10 @@ TEST_F(ArenaTest, MemoryThatTheProgramKeepsFromChildrenStaysSo) {
     EXPECT_TRUE(serves(block, 4 * kMiB)) << "children alone lack it";
     lease_path().counted_closing().leave(0);
     EXPECT_TRUE(test::eventually([] { return registered() == 0; }));
-    EXPECT_TRUE(test::eventually([&] { return marks_at(block) == kUnmarked; }));
+    EXPECT_TRUE(test::eventually([&] { return marks_at(block) == ""; }));
     EXPECT_EQ(marks_at(block + kMiB), "dc") << "its mark outlives the registration";
     ASSERT_NO_FATAL_FAILURE(share(hidden, true));
-    EXPECT_EQ(marks_at(block + kMiB), kUnmarked);
+    EXPECT_EQ(marks_at(block + kMiB), "");
     test::in_child([&] { EXPECT_TRUE(is_filled(block, 4 * kMiB, 7)); });
     process_heap().free(block);
     Engine::stop();

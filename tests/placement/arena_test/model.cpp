@@ -251,7 +251,7 @@ class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsi
     const std::size_t from = random_() % block.pages.size();
     const std::size_t bytes = (1 + random_() % (block.pages.size() - from)) * page_size();
     char* const begin = at_page(at, from);
-    const unsigned way = random_() % (kAliased ? 5 : 6);
+    const unsigned way = random_() % 6;
     const bool hides = way < 3;
     if (way == 5) {
       ASSERT_EQ(advise(begin, bytes, MADV_WIPEONFORK), 0);
