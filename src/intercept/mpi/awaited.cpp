@@ -8,8 +8,9 @@
 namespace pinion::mpi {
 
 Requests::Key Awaited::key_of(std::size_t i) const {
-  Requests::Key key = 0;  // of fewer bytes: the low ones (abi.h)
-  std::memcpy(&key, static_cast<const char*>(before_) + i * bytes_, bytes_);
+  if (many_ == nullptr) return few_[i];
+  Requests::Key key = 0;
+  std::memcpy(&key, static_cast<const char*>(many_) + i * bytes_, bytes_);
   return key;
 }
 

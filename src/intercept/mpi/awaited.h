@@ -17,14 +17,18 @@ class Awaited {
   /// More of them lie in `before` until end(), and a jump leaves them there.
   static constexpr std::size_t kFew = 16;
 
-  /// `given`: the program's handles; `before`: a copy.
+  /// `given`: the program's handles; `before`: a copy. In line: each wait for a large message begins so.
   template <class Request>
   void begin(LeasePath& path, const Request* given, const Request* before, std::size_t n) {
     path_ = &path;
     given_ = reinterpret_cast<Address>(given);
     bytes_ = sizeof(Request);
-    before_ = before;
-    if (n <= kFew) before_ = std::memcpy(few_.data(), before, n * sizeof(Request));
+    many_ = n <= kFew ? nullptr : before;
+    // A handle of fewer bytes than a key has the low ones (abi.h).
+    for (std::size_t i = 0; i < n && n <= kFew; ++i) {
+      few_[i] = 0;
+      std::memcpy(&few_[i], &before[i], sizeof(Request));
+    }
     count_ = n;
   }
   void end() { count_ = 0; }
@@ -38,8 +42,8 @@ class Awaited {
   std::size_t count_ = 0;
   LeasePath* path_ = nullptr;
   Address given_ = 0;
-  std::size_t bytes_ = 0;  ///< of a handle
-  const void* before_ = nullptr;
+  std::size_t bytes_ = 0;       ///< of a handle
+  const void* many_ = nullptr;  ///< null: the copy is here
   std::array<Requests::Key, kFew> few_{};
 };
 [[gnu::tls_model("initial-exec")]] inline constinit thread_local Awaited t_awaited{};
