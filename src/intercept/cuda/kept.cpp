@@ -2,12 +2,18 @@
 
 #include <pthread.h>
 
+#include <algorithm>
+#include <utility>
+
 #include "intercept/cuda/submission_gate.h"
 #include "monitor/open_frame.h"
 
 namespace pinion::cuda {
 
 namespace {
+
+/// The kind of the object that ends there.
+const KeptKind*& kind_before(unsigned char* end) { return reinterpret_cast<const KeptKind**>(end)[-1]; }
 
 /// Its destructor runs before those of thread-specific data: the thread still has its context of the
 /// engine's.
@@ -20,9 +26,16 @@ class ThreadEnd {
   void watch() {}
 };
 
-/// Objects that are open stay where they are, as their frames go on to use them.
+/// Objects that are open stay where they are, as their frames go on to use them. So does one whose
+/// constructor has forked.
 void forget_parent() {
-  if (t_open.top != t_open.bottom) t_open.bottom = t_open.top += sizeof(void*);
+  for (unsigned char* end = t_open.top; end != t_open.bottom;) {
+    const KeptKind*& kind = kind_before(end);
+    end -= kind->bytes;
+    kind = nullptr;
+  }
+  if (t_open.frame != nullptr && t_open.limit != nullptr)
+    t_open.bottom = t_open.top = std::min(t_open.top + OpenCall::kMostOfOne, t_open.limit);
   submission_gate().abandon_after_fork();
 }
 
@@ -38,7 +51,7 @@ void begin_keeping() {
 
 void end_open_call() {
   while (t_open.top != t_open.bottom) {
-    const KeptKind* const kind = reinterpret_cast<const KeptKind**>(t_open.top)[-1];
+    const KeptKind* const kind = std::exchange(kind_before(t_open.top), nullptr);
     t_open.top -= kind->bytes;
     kind->end(t_open.top);
   }

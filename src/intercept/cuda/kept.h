@@ -33,7 +33,7 @@ struct KeptKind {
 
 /// Objects that the thread's call has open, one behind the other, each followed by its kind.
 struct OpenCall {
-  static constexpr std::size_t kBytes = 1024;
+  static constexpr std::size_t kBytes = 1024, kMostOfOne = 256;
 
   const void* frame = nullptr;  ///< the outermost call's (monitor/open_frame.h)
   unsigned char* bottom = nullptr;
@@ -81,7 +81,7 @@ class Kept {
     Place() {}
     ~Place() {}
   };
-  static_assert(alignof(Place) == alignof(void*));
+  static_assert(alignof(Place) == alignof(void*) && sizeof(Place) <= OpenCall::kMostOfOne);
 
   static constexpr KeptKind kKind{sizeof(Place), [](void* object) { static_cast<T*>(object)->~T(); }};
 
@@ -98,12 +98,12 @@ class Kept {
     if (t_open.limit == nullptr) begin_keeping();
     return t_open.top + sizeof(Place) > t_open.limit ? new Place : reinterpret_cast<Place*>(t_open.top);
   }
-  /// It lies elsewhere; or a forked child has forgotten it, or a call on another stack has taken its call for
-  /// left.
+  /// It lies elsewhere, or its constructor has forked; or it is without a kind: a forked child has forgotten
+  /// it, or a call on another stack has taken its call for left.
   [[gnu::noinline]] void end_elsewhere() {
-    if (begin() >= t_open.memory && begin() < t_open.memory + OpenCall::kBytes) return;
+    if (place_->kind != &kKind) return;
     place_->object.~T();
-    delete place_;
+    if (begin() < t_open.memory || begin() >= t_open.memory + OpenCall::kBytes) delete place_;
   }
 
   Place* const place_;

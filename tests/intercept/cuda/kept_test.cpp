@@ -92,14 +92,14 @@ TEST_F(KeptObjects, AfterAnExceptionOfTheirConstructorsWereNeverThere) {
 
 TEST_F(KeptObjects, MayBeMoreThanThereIsRoomFor) {
   struct Large {
-    std::array<char, OpenCall::kBytes / 2> bytes;
+    std::array<char, OpenCall::kMostOfOne - 16> bytes;
     Named name{'l'};
   };
   call([] {
-    const Kept<Large> one, two, three;
+    const Kept<Large> one, two, three, four, five;
     const Kept<Named> small('s');
   });
-  EXPECT_EQ(g_ended, "slllba");
+  EXPECT_EQ(g_ended, "slllllba");
 }
 
 TEST_F(KeptObjects, CallsWithinACallPassBy) {
@@ -112,17 +112,25 @@ TEST_F(KeptObjects, CallsWithinACallPassBy) {
 }
 
 TEST_F(KeptObjects, AreForgottenInAChildThatIsForkedInsideOfTheCall) {
+  struct Forks {
+    explicit Forks(pid_t& child) { child = ::fork(); }
+    ~Forks() { g_ended += name; }
+    char name = 'f';
+  };
   pid_t child = -1;
-  call([&] { child = ::fork(); });
+  call([&] {
+    const Kept<Forks> forks(child);
+    const Kept<Named> later('l');
+  });
   if (child == 0) {
-    const bool forgotten = g_ended.empty();
+    const bool forgotten = g_ended == "lf";
     call([] {});
-    ::_exit(forgotten && g_ended == "ba" ? 0 : 1);
+    ::_exit(forgotten && g_ended == "lfba" ? 0 : 1);
   }
   int status = -1;
   ASSERT_EQ(::waitpid(child, &status, 0), child);
   EXPECT_EQ(status, 0);
-  EXPECT_EQ(g_ended, "ba");
+  EXPECT_EQ(g_ended, "lfba");
 }
 
 }  // namespace pinion::cuda

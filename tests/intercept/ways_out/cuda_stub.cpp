@@ -28,6 +28,7 @@ std::map<Address, Address> g_pinned;
 std::atomic<int> g_events{0};
 std::atomic<unsigned long long> g_registered_copies{0}, g_staged_copies{0};
 thread_local int t_capture_mode = kCaptureGlobal;
+thread_local bool t_recorded = false;
 char g_allocated[1 << 16];
 
 const auto kContext = reinterpret_cast<Context>(0x1000);
@@ -144,28 +145,58 @@ Result cuGetProcAddress(const char* name, void** function, int version, std::uin
   return *function != nullptr ? kSuccess : kInvalidValue;
 }
 
-Result cuCtxGetCurrent(Context* context) { return *context = kContext, kSuccess; }
+Result cuCtxGetCurrent(Context* context) {
+  SAYS(cuCtxGetCurrent);
+  return *context = kContext, kSuccess;
+}
 Result cuCtxPushCurrent_v2(Context) { return kSuccess; }
 Result cuCtxPopCurrent_v2(Context* context) { return *context = kContext, kSuccess; }
 Result cuCtxGetDevice(Ordinal* device) { return *device = 0, kSuccess; }
 Result cuCtxCreate_v2(Context* context, unsigned, Ordinal) {
   return *context = reinterpret_cast<Context>(0x2000), kSuccess;
 }
-Result cuCtxGetId(Context, unsigned long long* id) { return *id = 7, kSuccess; }
+Result cuCtxGetId(Context, unsigned long long* id) {
+  SAYS(cuCtxGetId);
+  return *id = 7, kSuccess;
+}
 Result cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
   return *free = *total = std::size_t{64} << 30, kSuccess;
 }
 Result cuThreadExchangeStreamCaptureMode(int* mode) { return std::swap(*mode, t_capture_mode), kSuccess; }
-Result cuStreamIsCapturing(Stream, int* status) { return *status = kCaptureNone, kSuccess; }
-Result cuStreamQuery(Stream) { return kSuccess; }
-Result cuStreamGetCtx(Stream, Context* context) { return *context = kContext, kSuccess; }
-Result cuStreamGetFlags(Stream, unsigned* flags) { return *flags = 0, kSuccess; }
+Result cuStreamIsCapturing(Stream, int* status) {
+  SAYS(cuStreamIsCapturing);
+  return *status = kCaptureNone, kSuccess;
+}
+Result cuStreamQuery(Stream) {
+  SAYS(cuStreamQuery);
+  return kSuccess;
+}
+Result cuStreamGetCtx(Stream, Context* context) {
+  SAYS(cuStreamGetCtx);
+  return *context = kContext, kSuccess;
+}
+Result cuStreamGetFlags(Stream, unsigned* flags) {
+  SAYS(cuStreamGetFlags);
+  return *flags = 0, kSuccess;
+}
 Result cuEventCreate(Event* event, unsigned) {
+  SAYS(cuEventCreate);
   g_events += 1;
   return *event = reinterpret_cast<Event>(0x3000), kSuccess;
 }
-Result cuEventQuery(Event) { return kSuccess; }
-Result cuEventSynchronize(Event) { return kSuccess; }
+/// The first question after a record comes too early.
+Result cuEventRecord(Event, Stream) {
+  SAYS(cuEventRecord);
+  return t_recorded = true, kSuccess;
+}
+Result cuEventQuery(Event) {
+  SAYS(cuEventQuery);
+  return std::exchange(t_recorded, false) ? kNotReady : kSuccess;
+}
+Result cuEventSynchronize(Event) {
+  SAYS(cuEventSynchronize);
+  return kSuccess;
+}
 Result cuEventDestroy_v2(Event) {
   g_events -= 1;
   return kSuccess;

@@ -4,7 +4,7 @@
 
 #include <cstring>
 
-/// The function whose next call leaves; null: none. Or one that a call of it may come as, at its third call.
+/// The function whose next call leaves; null: none. Or another one, by so many calls of it.
 extern const char* ways_out_armed;
 extern const char* ways_out_armed_too;
 extern int ways_out_calls_too;
@@ -17,9 +17,8 @@ extern thread_local bool ways_out_here;
 inline void leave_if_armed(const char* name) {
   if (!ways_out_here || ways_out_armed == nullptr) return;
   const bool too = ways_out_armed_too != nullptr && std::strcmp(name, ways_out_armed_too) == 0;
-  if (std::strcmp(name, ways_out_armed) != 0 && !(too && ++ways_out_calls_too == 3)) return;
+  if (std::strcmp(name, ways_out_armed) != 0 && !(too && --ways_out_calls_too == 0)) return;
   ways_out_armed = ways_out_armed_too = nullptr;
-  ways_out_calls_too = 0;
   ways_out_here = false;
   ways_out_leave();
 }

@@ -92,7 +92,8 @@ inline std::string by_fork(const Call& call) {
   g_child_status = -1;
   call();
   if (g_is_child) ::_exit(5);
-  return "child's status " + std::to_string(WIFEXITED(g_child_status) ? WEXITSTATUS(g_child_status) : -1);
+  return WIFEXITED(g_child_status) ? "child's status " + std::to_string(WEXITSTATUS(g_child_status))
+                                   : "child's signal " + std::to_string(WTERMSIG(g_child_status));
 }
 
 /// Calls `f` deep in the stack, where its frames lie over those that a jump has left.
