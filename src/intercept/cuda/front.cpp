@@ -127,12 +127,23 @@ Result leased(const LinearCopy& copy, Plain plain, EndOfCopy& end, SubmissionGat
   return result;
 }
 
-/// Marks what is in the stream now, beside other threads' work. False: the stream captures.
-bool mark(EndOfCopy& end, Stream stream) {
-  const Kept<SubmissionGate::Entry> entry(submission_gate(), stream);
-  if (is_capturing(driver(), stream)) return false;
-  end.mark(stream);
-  return true;
+/// Waits until the stream has come to the copy, and makes it then, where no other thread submits to the
+/// stream or has it captured. Returns `made()`; nothing if it is not to be had so.
+template <class Made, class Again>
+std::optional<Result> when_come(const LinearCopy& copy, EndOfCopy& end, Made made, Again again) {
+  for (int tries = 0; tries < 3; ++tries) {
+    {
+      // No stream joins a capture beside the thread that is exclusive: what is asked here stays true.
+      const Kept<SubmissionGate::Exclusive> alone(submission_gate(), driver(), copy.stream,
+                                                  current_context(driver()));
+      if (!alone->held() || is_capturing(driver(), copy.stream)) return {};
+      if (end.has_come(copy.stream)) return made(*alone);
+      if (returns_at_once(copy)) return {};
+      end.mark(copy.stream);
+    }
+    if (!again()) return {};
+  }
+  return {};
 }
 
 /// Makes the call on a lease, and waits for the copy. The lease is held only while nothing holds the stream
@@ -142,20 +153,33 @@ std::optional<Result> registered(Registrations& registrations, const LinearCopy&
                                  const EntryFrame& entry, Plain plain, Use& use) {
   const Kept<EndOfCopy> end(driver());
   if (copy.async && !end->ready()) return {};
-  for (int tries = 0; tries < 3; ++tries) {
-    {
-      const Kept<SubmissionGate::Exclusive> alone(submission_gate(), driver(), copy.stream,
-                                                  current_context(driver()));
-      if (alone->held() && !is_capturing(driver(), copy.stream) && end->has_come(copy.stream))
-        return leased(copy, plain, *end, *alone);
-    }
-    use.end();
-    if (returns_at_once(copy) || !mark(*end, copy.stream)) break;
-    if (const Result result = end->wait()) return result;
-    if (!registrations.try_lease(copy, entry, use)) break;
-  }
+  Result waited = kSuccess;
+  const std::optional<Result> result = when_come(
+      copy, *end, [&](SubmissionGate::Exclusive& alone) { return leased(copy, plain, *end, alone); },
+      [&] {
+        use.end();
+        waited = end->wait();
+        return waited == kSuccess && registrations.try_lease(copy, entry, use);
+      });
+  if (result) return result;
   use.end();
-  return {};
+  return waited == kSuccess ? std::nullopt : std::optional(waited);
+}
+
+/// Makes a copy of memory that others have registered.
+Result copy_in_shadow(const LinearCopy& copy, Plain plain) {
+  if (can_wait(driver(), copy.stream)) {
+    const Kept<EndOfCopy> end(driver());
+    const auto result = when_come(
+        copy, *end, [&](SubmissionGate::Exclusive&) { return shadowed(copy, plain); },
+        [&] { return end->wait() == kSuccess; });
+    if (result) return *result;
+  }
+  {
+    const Kept<SubmissionGate::Entry> gate(submission_gate(), copy.stream, context_held_by(copy));
+    if (!captures(driver(), copy.stream)) return shadowed(copy, plain);
+  }
+  return captured(copy, plain);
 }
 
 /// Makes a linear copy of pageable memory.
@@ -175,11 +199,7 @@ Result plain_copy(const LinearCopy& copy, const EntryFrame& entry, Plain plain) 
     if (around && around->contains(range) && (copy.bytes < kLeastUse || returns_at_once(copy))) break;
     registrations->let_go(range);
   }
-  {
-    const Kept<SubmissionGate::Entry> gate(submission_gate(), copy.stream, context_held_by(copy));
-    if (!captures(driver(), copy.stream)) return shadowed(copy, plain);
-  }
-  return captured(copy, plain);
+  return copy_in_shadow(copy, plain);
 }
 
 /// Whether a registration on this thread pays: the buffer is used again and again, and enough was copied to

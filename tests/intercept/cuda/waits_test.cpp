@@ -84,10 +84,14 @@ TEST_F(CudaWaits, AStreamWaitsForAnEventBesideALargeFreshCopyThatWaits) {
   beside_a_waiting_copy(Buffer::fresh, kBytes, [&] { let_wait(); });
 }
 
-/// A capture that another thread begins in the stream of a copy, before the nth call of the driver that the
-/// copy makes. Either has the other one before it: the copy is made, or captured, and no capture is lost.
+/// A capture that another thread begins in the stream of a copy, or that the stream joins by an event, before
+/// the nth call of the driver that the copy makes. Either has the other one before it: the copy is made, or
+/// captured, and no capture is lost.
 class CapturesBesideCopies : public CudaWaits {
  protected:
+  enum class Reached { by_begin, by_event };
+  enum class Streams { idle, busy };
+
   static inline std::atomic<bool> begins_{false}, begun_{false};
   static inline thread_local int t_calls = 0;
 
@@ -98,35 +102,95 @@ class CapturesBesideCopies : public CudaWaits {
     for (int i = 0; i < 20 && !begun_; ++i) ::usleep(1000);
   }
 
-  void begin_before(int nth, std::size_t bytes, bool registered, int mode) {
-    SCOPED_TRACE(std::to_string(nth) + (registered ? ", registered, " : ", ") + std::to_string(bytes));
-    Memory memory(bytes);
-    if (registered) {
+  /// The stream of the copies has become part of a capture that `origin` began.
+  void begin(Stream origin, int mode) {
+    ASSERT_EQ(cuStreamBeginCapture_v2(origin, mode), kSuccess);
+    if (origin == stream_) return;
+    ASSERT_EQ(cuEventRecord(event_, origin), kSuccess);
+    ASSERT_EQ(cuStreamWaitEvent(stream_, event_, 0), kSuccess);
+  }
+  void* end(Stream origin) {
+    void* graph = nullptr;
+    if (origin != stream_) {
+      EXPECT_EQ(cuEventRecord(event_, stream_), kSuccess);
+      EXPECT_EQ(cuStreamWaitEvent(origin, event_, 0), kSuccess);
+    }
+    EXPECT_EQ(cuStreamEndCapture(origin, &graph), kSuccess);
+    return graph;
+  }
+
+  struct Case {
+    Reached reached;
+    Streams streams;
+    bool registered;
+    std::size_t bytes;
+    int mode, nth;
+  };
+
+  void begin_before(const Case& now) {
+    SCOPED_TRACE(std::to_string(now.nth) + (now.registered ? ", registered, " : ", ") +
+                 std::to_string(now.bytes) + (now.reached == Reached::by_event ? ", by an event" : "") +
+                 (now.streams == Streams::busy ? ", busy" : ""));
+    Memory memory(now.bytes);
+    if (now.registered) {
       ASSERT_TRUE(register_by_use(memory));
     }
     begins_ = begun_ = false;
     void* graph = nullptr;
     std::atomic<bool> copied{false};
+    const Stream origin = now.reached == Reached::by_event ? other_ : stream_;
+    if (now.streams == Streams::busy) {
+      ASSERT_EQ(madeUpCloseGate(stream_), 0);
+    }
     std::thread capturing([&] {
       EXPECT_EQ(cuCtxSetCurrent(context_), kSuccess);
       while (!begins_) ::usleep(100);
-      EXPECT_EQ(cuStreamBeginCapture_v2(stream_, mode), kSuccess);
+      begin(origin, now.mode);
       begun_ = true;
+      if (now.streams == Streams::busy) {
+        EXPECT_EQ(madeUpOpenGate(stream_), 0);
+      }
       while (!copied) ::usleep(100);
-      EXPECT_EQ(cuStreamEndCapture(stream_, &graph), kSuccess);
+      graph = end(origin);
+    });
+    std::thread late([&] {  // the copy waits for its stream, and may make fewer calls
+      for (int i = 0; i < 40 && !begins_; ++i) ::usleep(1000);
+      begins_ = true;
     });
     memory.fill(11);
-    t_calls = nth;
-    EXPECT_EQ(cuMemcpyHtoDAsync_v2(device_, memory.data(), bytes, stream_), kSuccess);
+    t_calls = now.nth;
+    EXPECT_EQ(cuMemcpyHtoDAsync_v2(device_, memory.data(), now.bytes, stream_), kSuccess);
     t_calls = 0;
     begins_ = true;
     ASSERT_TRUE(eventually([&] { return begun_.load(); }));
     copied = true;
+    late.join();
     capturing.join();
     ASSERT_EQ(cuStreamSynchronize(stream_), kSuccess);
     ASSERT_NE(graph, nullptr);
     check(graph, memory);
   }
+
+  void SetUp() override {
+    CudaWaits::SetUp();
+    if (IsSkipped()) return;
+    ASSERT_EQ(cuStreamCreate(&other_, 1), kSuccess);
+    ASSERT_EQ(cuEventCreate(&event_, 2), kSuccess);
+    Memory warm(kBytes);
+    ASSERT_TRUE(register_by_use(warm));
+    madeUpAtCall(observe);
+  }
+  void TearDown() override { madeUpAtCall(nullptr); }
+
+  void all(Reached reached, Streams streams) {
+    for (const int mode : {kCaptureGlobal, kCaptureRelaxed})
+      for (const bool registered : {true, false})
+        for (const std::size_t bytes : {kMiB, kBytes})
+          for (int nth = 1; nth <= 12; ++nth) begin_before({reached, streams, registered, bytes, mode, nth});
+  }
+
+  Stream other_ = nullptr;
+  Event event_ = nullptr;
 
   /// A launch copies what the memory holds then, or nothing.
   void check(void* graph, Memory& memory) {
@@ -144,16 +208,10 @@ class CapturesBesideCopies : public CudaWaits {
   }
 };
 
-TEST_F(CapturesBesideCopies, AreNeverLost) {
-  Memory warm(kBytes);
-  ASSERT_TRUE(register_by_use(warm));
-  madeUpAtCall(observe);
-  for (const int mode : {kCaptureGlobal, kCaptureRelaxed})
-    for (const bool registered : {true, false})
-      for (const std::size_t bytes : {kMiB, kBytes})
-        for (int nth = 1; nth <= 12; ++nth) begin_before(nth, bytes, registered, mode);
-  madeUpAtCall(nullptr);
-}
+TEST_F(CapturesBesideCopies, AreNeverLost) { all(Reached::by_begin, Streams::idle); }
+TEST_F(CapturesBesideCopies, AreNeverLostInABusyStream) { all(Reached::by_begin, Streams::busy); }
+TEST_F(CapturesBesideCopies, AreNeverLostThatTheStreamJoins) { all(Reached::by_event, Streams::idle); }
+TEST_F(CapturesBesideCopies, AreNeverLostThatABusyStreamJoins) { all(Reached::by_event, Streams::busy); }
 
 }  // namespace
 }  // namespace pinion::test
