@@ -32,6 +32,7 @@ const std::vector<Dimension> kDimensions = {
     {"time-budget", &RowValues::budgets, where_acting, "budget"},
     {"minimum-gain", &RowValues::minimum_gains, where_acting, "minimum gain"},
     {"minimize", &RowValues::goals, where_acting, "minimize"},
+    {"hugepages", &RowValues::hugepages, always, "hugepages"},
     {"poll", &RowValues::polls, where_acting, "poll"},
 };
 

@@ -253,6 +253,8 @@ void add_strategies(CLI::App* sub, SimulateArguments& a) {
            "bytes in use before retention helper lets any go, unless memory is short: sizes, or auto as in a "
            "run [0]");
   add_list(*sub, "--minimize", a.values.goals, "the goal of spending the time budget: mean, peak [mean]");
+  add_list(*sub, "--hugepages", a.values.hugepages,
+           "hugepages as in a run, 550 us each that retention helper makes: auto, heap, off [off]");
   add_word(sub, "--profile", a.profile,
            "begin with an earlier run's profile, as in `pinion run --profile`; each row is a run", "FILE");
   add_list(*sub, "--noise", a.values.noises,

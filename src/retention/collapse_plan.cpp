@@ -3,27 +3,27 @@
 namespace pinion {
 
 namespace {
-// Longer calls would hold other threads' mmaps up for longer.
-constexpr std::size_t kStretch = std::size_t{64} << 20;
-// The first time after which a refused buffer is tried again; each time twice as long.
-constexpr Duration kUntilNextTry = 60 * kSecond;
+// The first time after which a buffer is tried again that the kernel refused, or a use interrupted; each time
+// twice as long.
+constexpr Duration kAfterRefusal = 60 * kSecond, kAfterUse = kSecond;
 constexpr int kTrials = 3;
+// A stretch takes so many times its round trip at least.
+constexpr int kWorthATrip = 3;
 }  // namespace
 
 Range CollapsePlan::part(const Buffer& buffer, const Ledger& ledger, const CostEstimates& costs,
                          Duration idle, Time now) {
-  if (!collapses() || now < buffer.collapsing.again) return {};
-  const Range all = units_of(buffer.pages);
-  if (settings_.whole_regions && all != buffer.pages) return {};
-  const Range rest{std::max(all.begin, buffer.collapsing.done_to), all.end};
-  if (rest.begin >= rest.end) return {};
+  if (now < buffer.collapsing.again) return {};
+  const Range rest = rest_of(buffer);
+  if (rest.empty()) return {};
   const Duration round_trip =
       costs.deregistration.expected(buffer.entries) + costs.registration.expected(buffer.entries);
   if (buffer.collapsing.rent < ledger.worth_of_work(buffer.pages.pages(), cost(rest.bytes()) + round_trip))
     return {};
-  // A shorter stretch would spend most on the round trip.
-  const std::size_t least = std::min(rest.bytes(), units_for(round_trip) + settings_.unit);
-  const std::size_t most = std::min({rest.bytes(), kStretch, units_for(idle / 2)});
+  // Each stretch costs a round trip.
+  std::size_t least = units_for(kWorthATrip * round_trip) + settings_.unit;
+  if (rest.bytes() < 2 * least) least = rest.bytes();
+  const std::size_t most = std::min(rest.bytes(), units_for(idle / 2));
   if (most < least) return {};
   const std::size_t afforded = units_for(ledger.free_for_work() - round_trip);
   if (afforded < least) {
@@ -39,11 +39,11 @@ void CollapsePlan::collapsed(Buffer& buffer, const Retention::Action& action, Du
   if (state.dear == 0) state.dear = dear;
   if (bytes >= settings_.unit && took > 0)
     a_byte_ += (static_cast<double>(took) / static_cast<double>(bytes) - a_byte_) / 8;
-  if (!refused && bytes > 0) {
+  if (bytes == action.collapse.bytes()) {
     state.done_to = action.collapse.end;
     return;
   }
-  state.rest = std::max(kUntilNextTry, 2 * state.rest);
+  state.rest = std::max(refused || bytes == 0 ? kAfterRefusal : kAfterUse, 2 * state.rest);
   state.again = now + state.rest;
 }
 

@@ -19,7 +19,7 @@ namespace pinion {
 class CollapsePlan {
  public:
   struct Settings {
-    /// Of a transparent hugepage; 0: nothing is ever collapsed.
+    /// A transparent hugepage has so many bytes; 0: nothing is ever collapsed.
     std::size_t unit = 0;
     /// A region has one size of pages, so that a single ordinary page makes it dear.
     bool whole_regions = false;
@@ -28,6 +28,9 @@ class CollapsePlan {
   explicit CollapsePlan(Settings settings) : settings_(settings) {}
 
   bool collapses() const { return settings_.unit != 0 && gains_; }
+
+  /// Whether most of the pages are ordinary ones.
+  static bool is_dear(std::size_t pages, std::size_t entries) { return entries > pages / 8; }
 
   /// The buffer's region is kept from now on, only because it would be dear to have it back.
   void kept_as_dear(Buffer& buffer, Time now) const {
@@ -40,6 +43,8 @@ class CollapsePlan {
     buffer.collapsing.dear_since = kNotYet;
   }
 
+  /// Returns how long it takes to collapse the rest of the buffer.
+  Duration longest(const Buffer& buffer) const { return cost(rest_of(buffer).bytes()); }
   /// The part to collapse now, if the buffer will be idle for `idle`; empty: none.
   Range part(const Buffer& buffer, const Ledger& ledger, const CostEstimates& costs, Duration idle, Time now);
   /// A buffer is to be bought, and the budget did not afford a stretch of it lately: what else is dear waits.
@@ -55,6 +60,12 @@ class CollapsePlan {
   Range units_of(Range pages) const {
     const std::size_t unit = settings_.unit;
     return {(pages.begin + unit - 1) / unit * unit, pages.end / unit * unit};
+  }
+  Range rest_of(const Buffer& buffer) const {
+    if (!collapses()) return {};
+    const Range all = units_of(buffer.pages);
+    if (settings_.whole_regions && all != buffer.pages) return {};
+    return {std::min(std::max(all.begin, buffer.collapsing.done_to), all.end), all.end};
   }
   Duration cost(std::size_t bytes) const {
     return static_cast<Duration>(a_byte_ * static_cast<double>(bytes));

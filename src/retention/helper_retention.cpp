@@ -19,6 +19,8 @@ constexpr Duration kShortage = kSecond;
 constexpr Duration kLongRest = 10 * kSecond;
 // A region whose uses are unknown stays until keeping it has cost so many late uses.
 constexpr int kUnknown = 8;
+// A collapse may make registrations late that take so small a part of its time.
+constexpr Duration kLateCollapse = 8;
 
 /// Returns how many of the region's translation entries `pages` in it have.
 std::size_t entries_under(const Region* region, Range pages) {
@@ -255,11 +257,13 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   // Another buffer may need the room for longer than the region is away, outside of a swap.
   const bool short_of_room =
       out_of_room_ != kNotYet && now - out_of_room_ < std::max(ledger_.patience(buffer), kShortage);
-  const bool saves_up = collapse_.saves_up(now) && next.time != kNever;
+  const bool saves_up =
+      collapse_.saves_up(now) && CollapsePlan::is_dear(pages, entries) && next.time != kNever;
   if (short_of_room || refused || saves_up || !ledger_.affords(pages, entries, next, now)) {
     if (!short_of_room && alone && next.time != kNever) {
       collapse_.kept_as_dear(buffers_[id], now);
-      const Duration idle = std::min({next.early, next.time, plan_.first_due()}) - now;
+      const Time free_until = plan_.free_until(collapse_.longest(buffer) / kLateCollapse);
+      const Duration idle = std::min({next.early, next.time, free_until}) - now;
       action.buffer = id;
       action.collapse = is_short ? Range{} : collapse_.part(buffer, ledger_, costs_, idle, now);
       if (!action.collapse.empty() && claim(ref, after, action)) return true;

@@ -32,6 +32,16 @@ class RegistrationPlan {
     const RegistrationQueue::Item item = queue_.first();
     return item.deadline - service_time(buffers_[item.buffer].entries) - costs_.wake.value();
   }
+  /// Returns until when the helper may do other work, if the items that are late then may cost so much;
+  /// kNever: there are no more.
+  Time free_until(Duration late) const {
+    Time until = kNever;
+    queue_.for_each([&](const RegistrationQueue::Item& item) {
+      late -= item.service;
+      if (until == kNever && late < 0) until = item.deadline - item.service - costs_.wake.value();
+    });
+    return until;
+  }
   /// Takes the first item.
   RegistrationQueue::Item take_first() {
     const RegistrationQueue::Item item = queue_.first();

@@ -11,17 +11,24 @@ Domains::Domains(const ProcessSettings& settings, VirtualClock& clock, Observer&
       clock_(clock),
       observer_(observer),
       device_(settings.nic, &clock),
+      hugepages_(settings.hugepages, clock),
       share_(settings.room ? std::make_optional<node::NodeShare>(*settings.room) : std::nullopt),
-      budget_(Limits{settings.limit, settings.limit_regions, "--limit"}, share_ ? &*share_ : nullptr) {}
+      budget_(Limits{settings.limit, settings.limit_regions, "--limit"}, share_ ? &*share_ : nullptr) {
+  if (!hugepages_.exist()) return;
+  device_.count_entries([this](Range pages) { return hugepages_.entries(pages); });
+  device_.during_registration([this](Range pages) { hugepages_.pinned(pages); });
+}
 
 void Domains::add(std::unique_ptr<Predictor> predictor, Desk& desk) {
   OwnDomain& own = domains_.emplace_back(*this);
   pointers_.push_back(&own.domain);
   own.kept.domain = &own.domain;
-  own.kept.retention = make_retention({.kind = settings_.retention,
-                                       .lru_bytes = settings_.lru_bytes,
-                                       .minimize_peak = settings_.minimize_peak},
-                                      own.domain, std::move(predictor), own.kept.costs, desk.time_budget());
+  own.kept.retention =
+      make_retention({.kind = settings_.retention,
+                      .lru_bytes = settings_.lru_bytes,
+                      .minimize_peak = settings_.minimize_peak,
+                      .collapse = {.unit = hugepages_.may_collapse() ? settings_.hugepages.unit : 0}},
+                     own.domain, std::move(predictor), own.kept.costs, desk.time_budget());
   desk.add(own.kept);
   if (settings_.nic.register_ns_per_page > 0)
     own.domain.set_call_pages(settings_.nic.register_ns_base / settings_.nic.register_ns_per_page);
@@ -32,6 +39,7 @@ std::size_t Domains::change_memory(Range range) {
   const std::size_t doomed = of(range).doom(range);
   brackets_.close(range);
   large_.erase(range);
+  hugepages_.gone(range);
   return doomed;
 }
 

@@ -20,6 +20,7 @@
 #include "simulate/observer.h"
 #include "simulate/operation.h"
 #include "simulate/process_settings.h"
+#include "simulate/transparent_hugepages.h"
 
 namespace pinion::simulate {
 
@@ -46,6 +47,7 @@ class Domains final : private RegisteredListener {
   Domain& of(const Region* region) { return of(region->range()); }
 
   ModelDevice& device() { return device_; }
+  TransparentHugepages& hugepages() { return hugepages_; }
   Budget& budget() { return budget_; }
   const Budget& budget() const { return budget_; }
 
@@ -72,6 +74,7 @@ class Domains final : private RegisteredListener {
   VirtualClock& clock_;
   Observer& observer_;
   ModelDevice device_;
+  TransparentHugepages hugepages_;
   std::optional<node::NodeShare> share_;
   Budget budget_;
   Brackets brackets_;

@@ -19,7 +19,8 @@ struct Event {
     wait_ends,     ///< of a call, in any case
     helper_wakes,  ///< if that wake-up still counts
     helper_acts,
-    script,  ///< of Process::at()
+    collapsed,  ///< what the helper turned into hugepages
+    script,     ///< of Process::at()
   };
   Time time;
   std::uint64_t order;  ///< of equal times, the first scheduled comes first

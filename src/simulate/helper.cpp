@@ -87,7 +87,7 @@ void SimulatedHelper::wake_up(std::uint32_t number) {
   const Duration slept = events_.now() - put_off_.since;
   const Duration looks = put_off_.apart > 0 ? std::max<Duration>(slept / put_off_.apart, 1) : 1;
   counters_.helper_wakeups += static_cast<std::uint64_t>(looks);
-  computes(looks * settings_.wake_cost);
+  computes(looks * settings_.helper_cpu.wake);
   desk_.woke_late(wake_ups_.come());
   act();
 }
@@ -96,7 +96,7 @@ void SimulatedHelper::drain() {
   if (!ring_.waiting().empty()) desk_.found(events_.now());
   desk_.time_budget().waited(delayed_);
   if (!desk_.time_budget().resting())
-    computes(static_cast<Duration>(ring_.waiting().size()) * settings_.record_cost);
+    computes(static_cast<Duration>(ring_.waiting().size()) * settings_.helper_cpu.record);
   for (const Noticed& noticed : ring_.waiting()) take(noticed);
   ring_.clear();
   if (doomed_bytes_ >= LookSchedule::kMuchDoomed) desk_.woken_to_reap();
@@ -157,9 +157,23 @@ void SimulatedHelper::acquired(std::uint32_t number, AcquireStep step) {
   events_.schedule(events_.now(), Event::What::helper_acts, false, 0);
 }
 
-void SimulatedHelper::retired(std::uint32_t number) {
+void SimulatedHelper::retired(std::uint32_t) {
   const Time now = events_.now();
-  desk_.done(job_, {}, true, now - calls_.call(number).device_begin, now);
+  Retention::Action& action = job_.action;
+  if (action.collapse.empty()) return done_deregistering(now);
+  action.collapsed.took = domains_.hugepages().begin_collapse(action.collapse);
+  computes(action.collapsed.took);
+  desk_.time_budget().worked(action.collapsed.took);
+  events_.schedule(now + action.collapsed.took, Event::What::collapsed, false, 0);
+}
+
+void SimulatedHelper::collapsed() {
+  job_.action.collapsed.bytes = domains_.hugepages().end_collapse();
+  done_deregistering(events_.now() - job_.action.collapsed.took);
+}
+
+void SimulatedHelper::done_deregistering(Time gone) {
+  desk_.done(job_, {}, true, gone - calls_.call(Calls::kHelper).device_begin, gone);
   act();
 }
 

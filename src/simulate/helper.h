@@ -110,6 +110,7 @@ class SimulatedHelper final : public CallUser {
 
   void wake_up(std::uint32_t number);
   void act();
+  void collapsed();
 
   // ---- the end ----
 
@@ -121,6 +122,8 @@ class SimulatedHelper final : public CallUser {
   void computes(Duration took) override;
   void acquired(std::uint32_t number, AcquireStep step) override;
   void retired(std::uint32_t number) override;
+  /// The regions are gone since then, and what was to be collapsed is.
+  void done_deregistering(Time gone);
   /// Takes the waiting records.
   void drain();
   void take(const Noticed& noticed);

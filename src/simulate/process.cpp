@@ -52,6 +52,8 @@ void Process::step(Time until) {
       return helper_.wake_up(event.index);
     case Event::What::helper_acts:
       return helper_.act();
+    case Event::What::collapsed:
+      return helper_.collapsed();
     case Event::What::script:
       return scripts_[event.index]();
   }

@@ -11,6 +11,7 @@
 #include "retention/minimum_gain.h"
 #include "retention/retention_options.h"
 #include "retention/time_budget.h"
+#include "simulate/transparent_hugepages.h"
 
 namespace pinion::simulate {
 
@@ -26,8 +27,11 @@ struct ProcessSettings {
   TimeBudget::Settings time_budget = {.core_idle = true};
   MinimumGain::Settings minimum_gain = {};
   /// CPU of the helper beside its device calls: of a wake-up, and of a record learnt from.
-  Duration wake_cost = 0, record_cost = 0;
+  struct HelperCpu {
+    Duration wake = 0, record = 0;
+  } helper_cpu = {};
   bool minimize_peak = false;
+  HugepageModel hugepages = {};
   /// The application's threads stand still for so much of each second of the helper's work; 0: it has a core
   /// of its own.
   double delays_threads = 0;

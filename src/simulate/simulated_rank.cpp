@@ -11,6 +11,7 @@ namespace {
 
 // CPU of the helper beside its device calls, as measured (evidence-measured.md).
 constexpr Duration kWakeCost = 5 * kMicrosecond, kRecordCost = kMicrosecond;
+constexpr std::size_t kHugepage = std::size_t{2} << 20;
 
 std::vector<std::unique_ptr<Script>> scripts_of(const Program& program, NoiseModel noise,
                                                 std::uint64_t seed) {
@@ -62,9 +63,10 @@ ProcessSettings SimulatedRank::process_settings(const Workload& workload, const 
           .lru_bytes = settings.lru_bytes,
           .time_budget = terms_.budget,
           .minimum_gain = settings.minimum_gain,
-          .wake_cost = kWakeCost,
-          .record_cost = kRecordCost,
+          .helper_cpu = {kWakeCost, kRecordCost},
           .minimize_peak = settings.minimize_peak,
+          .hugepages = {.unit = settings.hugepages == Hugepages::off ? 0 : kHugepage,
+                        .born = settings.hugepages == Hugepages::heap},
           .delays_threads = terms_.delays_threads,
           .poll = settings.poll,
           .ring = 256 * program_.threads.size(),

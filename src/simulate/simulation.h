@@ -13,6 +13,7 @@
 
 #include "base/error.h"
 #include "node/policy.h"
+#include "placement/placement_options.h"
 #include "runlog/analysis.h"
 #include "runlog/timeline.h"
 #include "simulate/noise.h"
@@ -34,6 +35,7 @@ struct Settings {
   double time_budget = TimeBudget::Settings().share;
   MinimumGain::Settings minimum_gain;
   bool minimize_peak = false;
+  Hugepages hugepages = Hugepages::off;
   int cores = 0;                             ///< of a node; 0: enough for the helpers too
   PolicyKind policy = PolicyKind::sleeping;  ///< of helpers, where `cores` is given
   std::uint64_t policy_every = 100;          ///< acquires of a process

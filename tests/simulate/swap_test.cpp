@@ -224,8 +224,8 @@ class Swapping : public ::testing::TestWithParam<Case> {
     settings.delays_threads = conditions.core_idle ? 0 : settings.time_budget.delay;
     settings.limit_regions = conditions.regions;
     settings.room = conditions.room;
-    settings.wake_cost = 5 * kMicrosecond;
-    settings.record_cost = kMicrosecond;
+    settings.helper_cpu.wake = 5 * kMicrosecond;
+    settings.helper_cpu.record = kMicrosecond;
     settings.retention = kind;
     settings.nic = kNic;
     settings.limit = settings.lru_bytes = limit;

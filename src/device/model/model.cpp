@@ -27,10 +27,6 @@ DeviceCapabilities ModelDevice::capabilities() const {
   return capabilities;
 }
 
-std::size_t ModelDevice::entries_of(Range pages) const {
-  return pages_an_entry_ ? (pages.pages() + pages_an_entry_ - 1) / pages_an_entry_ : pages.pages();
-}
-
 Registration ModelDevice::register_range(Range pages, Access access, Actor) {
   {
     const MutexLock lock(mutex_);
@@ -45,15 +41,15 @@ Registration ModelDevice::register_range(Range pages, Access access, Actor) {
   if (Error error = use_.take(pages.bytes())) return {error, {}, {}};
   if (during_) during_(pages);
   const MutexLock lock(mutex_);
-  const std::size_t entries = entries_of(pages);
+  const std::size_t entries = entries_ ? entries_(pages) : pages.pages();
   if (clock_) clock_->advance(nic_.register_cost(entries));
   const std::uint64_t handle = ++registered_;
-  live_.emplace(handle, pages);
+  live_.emplace(handle, Live{pages, entries});
   RegistrationKey key;
   key.handle = handle;
   key.lkey = static_cast<std::uint32_t>(handle);
   key.remote_key = key.lkey;
-  return {{}, key, access, pages_an_entry_ ? entries : 0};
+  return {{}, key, access, entries_ ? entries : 0};
 }
 
 Error ModelDevice::deregister(const RegistrationKey& key, Actor) {
@@ -63,8 +59,8 @@ Error ModelDevice::deregister(const RegistrationKey& key, Actor) {
     assert(key.handle <= abandoned_ && "deregistration of a key that is not registered");
     return {};
   }
-  if (clock_) clock_->advance(nic_.deregister_cost(entries_of(found->second)));
-  use_.give(found->second.bytes());
+  if (clock_) clock_->advance(nic_.deregister_cost(found->second.entries));
+  use_.give(found->second.range.bytes());
   live_.erase(found);
   ++deregistered_;
   return {};
@@ -72,7 +68,7 @@ Error ModelDevice::deregister(const RegistrationKey& key, Actor) {
 
 /// The child's only thread needs no lock, which a thread of the parent's may hold.
 void ModelDevice::abandon_after_fork() NO_THREAD_SAFETY_ANALYSIS {
-  for (const auto& [handle, range] : live_) use_.give(range.bytes());
+  for (const auto& [handle, live] : live_) use_.give(live.range.bytes());
   live_.clear();
   abandoned_ = registered_;
 }
@@ -85,7 +81,7 @@ bool ModelDevice::is_live(const RegistrationKey& key) const {
 bool ModelDevice::overlaps_live(Range range) const {
   const MutexLock lock(mutex_);
   return std::any_of(live_.begin(), live_.end(),
-                     [&](const auto& entry) { return entry.second.overlaps(range); });
+                     [&](const auto& entry) { return entry.second.range.overlaps(range); });
 }
 
 std::uint64_t ModelDevice::registrations() const {

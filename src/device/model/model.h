@@ -8,6 +8,7 @@
 #include <cstdint>
 #include <functional>
 #include <map>
+#include <utility>
 
 #include "base/clock.h"
 #include "base/mutex.h"
@@ -29,8 +30,8 @@ class ModelDevice final : public Device {
   /// spent.
   void during_registration(std::function<void(Range)> f);
 
-  /// Counts one translation entry for so many pages; 0: counts none.
-  void pages_an_entry(std::size_t pages) { pages_an_entry_ = pages; }
+  /// Lets `f` count the translation entries of pages; else it counts pages.
+  void count_entries(std::function<std::size_t(Range)> f) { entries_ = std::move(f); }
 
   const char* name() const override { return "model"; }
   std::string description() const override;
@@ -52,18 +53,21 @@ class ModelDevice final : public Device {
   std::uint64_t deregistrations() const;
 
  private:
-  std::size_t entries_of(Range pages) const;
+  struct Live {
+    Range range;
+    std::size_t entries;
+  };
 
   const CostModel nic_;
   VirtualClock* const clock_;
   std::function<void(Range)> during_;
   std::uint64_t fail_every_ = 0;
   int fail_code_ = 0;
-  std::size_t pages_an_entry_ = 0;
+  std::function<std::size_t(Range)> entries_;
   CapUse use_;
 
   mutable Mutex mutex_;  ///< guards the clock too
-  std::map<std::uint64_t, Range> live_ GUARDED_BY(mutex_);
+  std::map<std::uint64_t, Live> live_ GUARDED_BY(mutex_);
   std::uint64_t attempts_ GUARDED_BY(mutex_) = 0;
   std::uint64_t registered_ GUARDED_BY(mutex_) = 0;
   std::uint64_t deregistered_ GUARDED_BY(mutex_) = 0;

@@ -27,7 +27,7 @@ TEST_F(RetentionTest, RegistrationsTakeAsLongAsTheDevicesEntries) {
   HelperRetention who{domain, told, costs, {}};
   use(who, virtual_pages(0, 1024), kStart);
   EXPECT_EQ(told.uses.back().lead, costs.registration.upper(1024) + costs.wake.value());
-  device.pages_an_entry(512);
+  device.count_entries([](Range pages) { return (pages.pages() + 511) / 512; });
   use(who, virtual_pages(2048, 1024), kStart);
   EXPECT_EQ(told.uses.back().lead, costs.registration.upper(2) + costs.wake.value());
   use(who, virtual_pages(2048, 100), kStart);
@@ -36,7 +36,7 @@ TEST_F(RetentionTest, RegistrationsTakeAsLongAsTheDevicesEntries) {
 }
 
 TEST_F(RetentionTest, TheFitIsOverTheDevicesEntries) {
-  device.pages_an_entry(512);
+  device.count_entries([](Range pages) { return (pages.pages() + 511) / 512; });
   const Range buffer = virtual_pages(0, 1024);
   learn(buffer);
   const auto action = retention.next(kStart + kPeriod);
