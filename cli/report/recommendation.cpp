@@ -325,7 +325,7 @@ Situation situation_of(const runlog::Report& r, const Strategies* strategies, co
 
 double least_gain_of(const Options& options, std::uint64_t limit) {
   const MinimumGain gain({options.minimum_gain, limit});
-  return static_cast<double>(gain.in_force(limit));
+  return static_cast<double>(gain.in_force(limit, 1));
 }
 
 std::string way_text(const Options& options) {

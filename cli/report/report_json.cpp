@@ -35,6 +35,7 @@ Json to_json(const runlog::RankReport& r) {
           {"released_under_pressure", cli::to_json(r.under_pressure)},
           {"held_by_peers", cli::to_json(r.holds)},
           {"passed_on", cli::to_json(r.passed)},
+          {"helpers_hugepages", cli::to_json(r.hugepages)},
           {"exposed_byte_seconds", r.keys.exposed_byte_seconds},
           {"strict_keys_seconds", r.keys.strict_seconds},
           {"helper_cpu_seconds", r.cost.helper_cpu},
@@ -208,6 +209,17 @@ Json to_json(const runlog::PassedOn& passed) {
   return json;
 }
 
+Json to_json(const runlog::HelpersHugepages& hugepages) {
+  constexpr const char* kNames[kCollapseRefusals] = {"absent", "shared",    "in_use",
+                                                     "memory", "forbidden", "not_now"};
+  Json refused;
+  for (unsigned why = 0; why < kCollapseRefusals; ++why) refused[kNames[why]] = hugepages.refused_bytes[why];
+  return {{"bytes", hugepages.bytes},
+          {"refused_bytes", refused},
+          {"cpu_seconds", hugepages.cpu_seconds},
+          {"longest_seconds", hugepages.longest_seconds}};
+}
+
 Json to_json(const runlog::PressureReleases& releases) {
   return {{"bytes", releases.bytes}, {"times", releases.times}};
 }
@@ -251,6 +263,7 @@ Json to_json(const runlog::Report& r, const Json& strategies, const LibrariesPar
       {"held_by_peers", to_json(r.holds)},
       {"gpu_copies", r.copies.any() ? to_json(r.copies) : Json(nullptr)},
       {"passed_on", to_json(r.passed)},
+      {"helpers_hugepages", to_json(r.hugepages)},
       {"exposed_byte_seconds", r.keys.exposed_byte_seconds},
       {"strict_keys_seconds", r.keys.strict_seconds},
       {"helper_cpu_seconds", r.cost.helper_cpu},

@@ -17,6 +17,7 @@ Json to_json(const runlog::Prediction& prediction);
 Json to_json(const runlog::BeyondLimits& beyond);
 Json to_json(const runlog::PressureReleases& releases);
 Json to_json(const runlog::PassedOn& passed);
+Json to_json(const runlog::HelpersHugepages& hugepages);
 Json to_json(const runlog::PeerHolds& holds);
 Json to_json(const runlog::TimeBudgetUse& budget);
 /// Kept for one version: the keys of the bound that the helper had for itself.

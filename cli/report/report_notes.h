@@ -31,6 +31,8 @@ std::string pressure_text(const runlog::PressureReleases& releases);
 std::string kept_all_text(std::uint64_t below_bytes);
 /// The registrations that went on to the program's libibverbs, by their reasons; empty where none did.
 std::string passed_text(const runlog::PassedOn& passed);
+/// Says what the helper turned into hugepages, and why not more; empty where it tried nothing.
+std::string hugepages_text(const runlog::HelpersHugepages& hugepages);
 /// Memory that peers could reach, and the cost of strict keys.
 std::string keys_text(const runlog::KeyUse& keys);
 /// Transfers that were bounced for want of room. The log keeps those; of others, whose memory no device can

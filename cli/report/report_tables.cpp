@@ -83,6 +83,7 @@ std::vector<Figure> run_figures(const Report& r, const LibrariesPart* held) {
                      bytes_text(peers.mean), plural_text(peers.count, "hold", "holds")));
   if (const std::string text = passed_text(r.passed); !text.empty()) line("passed on", text);
   if (const std::string text = keys_text(r.keys); !text.empty()) line("keys of peers", text);
+  if (const std::string text = hugepages_text(r.hugepages); !text.empty()) line("hugepages", text);
   if (!r.options.empty()) line("options", r.options);
   if (!is_measured(r)) line("device", r.device);
   line("kernel's count", kernel_count_text(r));

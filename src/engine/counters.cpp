@@ -101,6 +101,11 @@ runlog::Counters RunCounters::all() const {
     busy += slot.device ? slot.device->modelled_busy_seconds() : slot.modelled_busy_seconds;
   });
   copy_counters().add_to(sum);
+  sum.collapses.bytes = collapses_.bytes.get();
+  sum.collapses.cpu_ns = collapses_.cpu_ns.get();
+  sum.collapses.longest_ns = collapses_.longest_ns.get();
+  for (unsigned why = 0; why < kCollapseRefusals; ++why)
+    sum.collapses.refused_bytes[why] = collapses_.refused_bytes[why].get();
   sum.modelled_busy_ns = static_cast<std::uint64_t>(busy * 1e9);
   memory_.meter.read(clock_.now(),
                      [&](const runlog::Series& series, std::int64_t regions, std::int64_t peak_regions) {
@@ -125,6 +130,15 @@ void RunCounters::count_device_call(ThreadCounters& counters, bool registration,
     counters.deregistrations.add(1);
   else if (!failed_deregistration_reported_.exchange(true))
     warn("%s. The memory stays registered and counted; Pinion tries again (said once)", error.message);
+}
+
+void RunCounters::count_collapse(const Collapse& done, Duration cpu, Duration took) {
+  collapses_.bytes.add(done.bytes);
+  collapses_.cpu_ns.add(static_cast<std::uint64_t>(cpu));
+  const std::uint64_t longest = collapses_.longest_ns.get();
+  collapses_.longest_ns.add(std::max(longest, static_cast<std::uint64_t>(took)) - longest);
+  for (unsigned why = 0; why < kCollapseRefusals; ++why)
+    collapses_.refused_bytes[why].add(done.refused_bytes[why]);
 }
 
 }  // namespace pinion

@@ -6,6 +6,7 @@
 #include <cstdint>
 
 #include "base/error.h"
+#include "device/kernel/collapse.h"
 #include "engine/domain_table.h"
 #include "engine/memory_watch.h"
 #include "engine/run_memory.h"
@@ -38,14 +39,24 @@ class RunCounters {
   void tell(const runlog::Counters& helper);
   /// Counts a device call, or reports a failed deregistration once. By the counters' thread.
   void count_device_call(ThreadCounters& counters, bool registration, const Error& error);
+  /// Counts a call that turns memory into hugepages. By the helper.
+  void count_collapse(const Collapse& done, Duration cpu, Duration took);
+  void count_no_collapse(std::size_t bytes) {
+    collapses_.refused_bytes[static_cast<unsigned>(CollapseRefusal::not_now)].add(bytes);
+  }
 
  private:
+  struct Collapses {
+    Counter bytes, cpu_ns, longest_ns, refused_bytes[kCollapseRefusals];
+  };
+
   RunMemory& memory_;
   const DomainTable& domains_;
   const MemoryWatch& watch_;
   Clock& clock_;
   std::uint64_t dropped_before_ = 0;
   std::atomic<bool> failed_deregistration_reported_{false};
+  Collapses collapses_;
 };
 
 }  // namespace pinion

@@ -1,5 +1,7 @@
 #include "engine/device_work.h"
 
+#include <algorithm>
+#include <cstddef>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -10,6 +12,11 @@
 #include "monitor/userfault.h"
 
 namespace pinion {
+
+namespace {
+// Longer calls would hold other threads' mmaps up for longer.
+constexpr std::size_t kLongestCollapse = std::size_t{64} << 20;
+}  // namespace
 
 void DeviceWork::note(DomainSlot& slot, const DeviceCall& call) {
   counters_.count_device_call(slot.by_helper, call.registration, call.error);
@@ -45,12 +52,24 @@ bool DeviceWork::act_once(const std::function<void()>& attend) {
 
 void DeviceWork::collapse(Retention::Action& action) {
   Retention::Collapsed& collapsed = action.collapsed;
-  collapsed.refused = fork_gate_.is_closed() || userfaultfd_gave_way() || waits_matter();
-  if (collapsed.refused) return;
   const OrdinarySlice slice;
-  const Duration begin = thread_cpu_now();
-  const Collapse done = pinion::collapse(action.collapse, page_files_);
-  collapsed = {done.bytes, thread_cpu_now() - begin, done.error != 0};
+  for (Range rest = action.collapse; !rest.empty() && !collapsed.refused;) {
+    collapsed.refused = fork_gate_.is_closed() || userfaultfd_gave_way() || waits_matter();
+    if (collapsed.refused) {
+      counters_.count_no_collapse(rest.bytes());
+      break;
+    }
+    const Range part{rest.begin, rest.begin + std::min(rest.bytes(), kLongestCollapse)};
+    const Time begun = monotonic_now();
+    const Duration cpu = thread_cpu_now();
+    const Collapse done = pinion::collapse(part, page_files_);
+    const Duration used = thread_cpu_now() - cpu;
+    counters_.count_collapse(done, used, monotonic_now() - begun);
+    collapsed.bytes += done.bytes;
+    collapsed.took += used;
+    collapsed.refused = done.error != 0;
+    rest.begin = part.end;
+  }
   desk_.time_budget().worked(collapsed.took);
 }
 

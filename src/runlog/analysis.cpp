@@ -161,6 +161,7 @@ Report Analysis::report() {
   report.copies = copies_of(sum_);
   report.keys = keys_of(sum_);
   report.passed = passed_of(sum_);
+  report.hugepages = hugepages_of(sum_);
   report.keys.strict_seconds /= report.ranks;
   add_nodes(report);
   report.events_cover_seconds =

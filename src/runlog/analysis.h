@@ -94,6 +94,14 @@ struct PassedOn {
   Passed all() const;
 };
 
+/// The helper has turned memory into transparent hugepages.
+struct HelpersHugepages {
+  std::uint64_t bytes = 0;
+  std::uint64_t refused_bytes[kCollapseRefusals]{};  ///< by CollapseRefusal
+  double cpu_seconds = 0, longest_seconds = 0;       ///< the longest call
+  std::uint64_t refused() const;
+};
+
 /// The part of the process's memory that peers held (firehose). Zero where events were dropped, as it is
 /// unknown.
 struct PeerHolds {
@@ -135,6 +143,7 @@ struct RankReport {
   std::uint64_t kept_all_below_bytes = 0;  ///< Counters::kept_all_below_bytes
   KeyUse keys;
   PassedOn passed;
+  HelpersHugepages hugepages;
   PeerHolds holds;
 };
 
@@ -207,6 +216,7 @@ struct Report {
   std::uint64_t kept_all_below_bytes = 0;  ///< the least of a rank, so 0 where one has let regions go
   KeyUse keys;                             ///< bytes: sum, seconds: mean over ranks
   PassedOn passed;                         ///< sums over ranks
+  HelpersHugepages hugepages;              ///< sums over ranks, the longest call of all
   PeerHolds holds;                         ///< sums over ranks
   std::vector<RankReport> per_rank;        ///< by host and rank
   GpuCopies copies;

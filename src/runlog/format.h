@@ -20,6 +20,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "base/collapse_refusal.h"
 #include "base/range.h"
 #include "runlog/lateness.h"
 
@@ -221,6 +222,13 @@ struct Passed {
   std::uint64_t count, bytes;  ///< bytes: of whole pages
 };
 
+/// The helper has turned memory into transparent hugepages.
+struct Collapses {
+  std::uint64_t bytes, cpu_ns;
+  std::uint64_t longest_ns;                        ///< wall time of a call
+  std::uint64_t refused_bytes[kCollapseRefusals];  ///< by CollapseRefusal: of whole units
+};
+
 struct Counters {
   std::uint64_t acquires, hits, waits, misses, late, bounced, observed;
   std::uint64_t registrations, deregistrations, registration_failures;
@@ -266,6 +274,7 @@ struct Counters {
   std::uint64_t kept_all_below_bytes;  ///< the minimum gain, where all stayed registered for it; 0: not so
   // From here on since version 10.
   Passed passed[kPassedReasons];  ///< by PassedFor: registrations of the program's that libibverbs made
+  Collapses collapses;
 };
 
 /// The common values and counters of all processes that share the file.

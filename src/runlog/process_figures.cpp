@@ -1,6 +1,8 @@
 #include "runlog/process_figures.h"
 
 #include <algorithm>
+#include <iterator>
+#include <numeric>
 #include <string_view>
 
 #include "runlog/seconds.h"
@@ -52,6 +54,13 @@ TimeBudgetUse budget_of(const Counters& c, double ranks) {
           seconds(c.preempted_ns) / ranks, c.budget_refused};
 }
 
+HelpersHugepages hugepages_of(const Counters& c) {
+  HelpersHugepages hugepages{
+      c.collapses.bytes, {}, seconds(c.collapses.cpu_ns), seconds(c.collapses.longest_ns)};
+  std::copy_n(c.collapses.refused_bytes, kCollapseRefusals, hugepages.refused_bytes);
+  return hugepages;
+}
+
 PassedOn passed_of(const Counters& c) {
   PassedOn passed;
   std::copy_n(c.passed, kPassedReasons, passed.by);
@@ -91,6 +100,7 @@ RankReport rank_report(const Log& log, const MemoryLines& lines) {
   r.kept_all_below_bytes = c.kept_all_below_bytes;
   r.keys = keys_of(c);
   r.passed = passed_of(c);
+  r.hugepages = hugepages_of(c);
   r.holds = holds_of(log);
   return r;
 }
@@ -201,6 +211,11 @@ void add(Counters& sum, const Counters& c, std::uint64_t n) {
     sum.passed[why].count += n * c.passed[why].count;
     sum.passed[why].bytes += n * c.passed[why].bytes;
   }
+  sum.collapses.bytes += n * c.collapses.bytes;
+  sum.collapses.cpu_ns += n * c.collapses.cpu_ns;
+  sum.collapses.longest_ns = std::max(sum.collapses.longest_ns, c.collapses.longest_ns);
+  for (unsigned why = 0; why < kCollapseRefusals; ++why)
+    sum.collapses.refused_bytes[why] += n * c.collapses.refused_bytes[why];
   // The sum is unsigned, so that absurd input wraps instead of overflowing.
   sum.budget_on_threads_ns =
       static_cast<std::int64_t>(static_cast<std::uint64_t>(sum.budget_on_threads_ns) +
@@ -252,6 +267,10 @@ void add(GpuCopies& sum, const GpuCopies& copies) {
   };
   add_ways(sum.to_gpu, copies.to_gpu);
   add_ways(sum.from_gpu, copies.from_gpu);
+}
+
+std::uint64_t HelpersHugepages::refused() const {
+  return std::accumulate(std::begin(refused_bytes), std::end(refused_bytes), std::uint64_t{0});
 }
 
 Passed PassedOn::all() const {

@@ -15,6 +15,7 @@ std::vector<DomainReport> domains_of(const Log& log);
 TimeBudgetUse budget_of(const Counters& counters, double ranks = 1);
 KeyUse keys_of(const Counters& counters);
 PassedOn passed_of(const Counters& counters);
+HelpersHugepages hugepages_of(const Counters& counters);
 
 Cost operator+(const Cost& a, const Cost& b);
 Cost operator/(const Cost& a, double n);

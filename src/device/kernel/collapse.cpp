@@ -12,6 +12,8 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <optional>
+#include <span>
 #include <system_error>
 
 #include "monitor/own_process.h"
@@ -33,21 +35,27 @@ constexpr int kDeadline = 6;  // SCHED_DEADLINE, which libc's headers lack
 constexpr std::uint64_t kPresent = std::uint64_t{1} << 63, kOfFile = std::uint64_t{1} << 61,
                         kExclusive = std::uint64_t{1} << 56;
 
-/// Whether each page of the unit is anonymous, there, and of this process alone.
-bool is_whole(Range unit, int pagemap) {
+/// Why the unit must not be collapsed; nothing: each page is anonymous, there, and of this process alone.
+std::optional<CollapseRefusal> refusal_of(Range unit, int pagemap) {
   std::array<std::uint64_t, 512> words;
   for (Address at = unit.begin; at < unit.end;) {
     const std::size_t pages = std::min<std::size_t>(words.size(), (unit.end - at) / page_size());
     const auto bytes = static_cast<ssize_t>(pages * sizeof words[0]);
     const auto offset = static_cast<off_t>(at / page_size() * sizeof words[0]);
-    if (::pread(pagemap, words.data(), static_cast<std::size_t>(bytes), offset) != bytes) return false;
-    constexpr std::uint64_t kAsked = kPresent | kOfFile | kExclusive;
-    if (!std::all_of(words.begin(), words.begin() + static_cast<std::ptrdiff_t>(pages),
-                     [](std::uint64_t word) { return (word & kAsked) == (kPresent | kExclusive); }))
-      return false;
+    if (::pread(pagemap, words.data(), static_cast<std::size_t>(bytes), offset) != bytes)
+      return CollapseRefusal::absent;
+    for (const std::uint64_t word : std::span(words).first(pages)) {
+      if ((word & kPresent) == 0) return CollapseRefusal::absent;
+      if ((word & (kOfFile | kExclusive)) != kExclusive) return CollapseRefusal::shared;
+    }
     at += pages * page_size();
   }
-  return true;
+  return {};
+}
+
+CollapseRefusal refusal_of_error(int error) {
+  if (error == EAGAIN) return CollapseRefusal::in_use;
+  return error == ENOMEM || error == EBUSY ? CollapseRefusal::memory : CollapseRefusal::forbidden;
 }
 
 std::size_t unit_in_force() {
@@ -63,6 +71,10 @@ std::size_t unit_in_force() {
 bool is_real_time(pid_t thread) {
   const int policy = ::sched_getscheduler(thread) & ~SCHED_RESET_ON_FORK;
   return policy == SCHED_FIFO || policy == SCHED_RR || policy == kDeadline;
+}
+
+void count(Collapse& done, CollapseRefusal why, std::size_t bytes) {
+  done.refused_bytes[static_cast<unsigned>(why)] += bytes;
 }
 
 /// Adjacent units by one call: each begins by emptying the lists of all processors.
@@ -82,7 +94,9 @@ class Run {
     if (!is_error(result)) {
       done_.bytes += units_.bytes();
     } else {
-      done_.bytes += end_of_hugepages(units_, files_) - units_.begin;
+      const std::size_t bytes = end_of_hugepages(units_, files_) - units_.begin;
+      done_.bytes += bytes;
+      count(done_, refusal_of_error(static_cast<int>(-result)), units_.bytes() - bytes);
       // EAGAIN: a page of some unit was in use, and the others have been collapsed.
       if (result != -EAGAIN) done_.error = static_cast<int>(-result);
     }
@@ -119,8 +133,9 @@ Collapse collapse(Range range, const PageFiles& files) {
   Run run(done, files);
   for (Address at = units.begin; at < units.end && done.error == 0; at += unit) {
     const Range one{at, at + unit};
-    if (!is_whole(one, files.pagemap().get())) continue;
-    if (end_of_hugepages(one, files) == one.end)
+    if (const auto refusal = refusal_of(one, files.pagemap().get()))
+      count(done, *refusal, unit);
+    else if (end_of_hugepages(one, files) == one.end)
       done.bytes += unit;
     else
       run.add(one);

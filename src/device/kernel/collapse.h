@@ -7,6 +7,7 @@
 
 #include <cstddef>
 
+#include "base/collapse_refusal.h"
 #include "base/range.h"
 #include "device/kernel/mapped_hugepages.h"
 
@@ -20,8 +21,9 @@ std::size_t collapse_unit();
 bool waits_matter();
 
 struct Collapse {
-  std::size_t bytes = 0;  ///< that lie in hugepages since
-  int error = 0;          ///< an errno for which it stopped; those of single units are passed over
+  std::size_t bytes = 0;                           ///< that lie in hugepages since
+  std::size_t refused_bytes[kCollapseRefusals]{};  ///< by CollapseRefusal: of whole units
+  int error = 0;  ///< an errno for which it stopped; those of single units are passed over
 };
 /// Collapses the units of `range`, as far as they are wholly there on ordinary pages of this process alone:
 /// none that is absent, swapped out, of a file, shared with a child, or merged. No region may hold them.
