@@ -7,6 +7,10 @@ namespace pinion {
 
 namespace {
 
+// A goal for the peak may cost so much in any case. With four of them the first loops over FT's buffers use
+// it up, and with eight the peak of each pattern tried is an oracle's.
+constexpr Duration kPeakRoundTrips = 8;
+
 Desk::Job job_of(KeptDomain& in, const Retention::Action& action) {
   Desk::Job job{
       .kind = Desk::Job::Kind::register_ahead, .in = &in, .regions = {}, .action = action, .decided = true};
@@ -72,6 +76,11 @@ void Desk::learn_registration(const Record& record, Duration took, const UnderLe
     costs.registered(pages, record.entries(), took);
   else
     costs.entries_a_page.observe(pages, record.entries());
+  // A program's first peak stays its peak, and may come before a hundredth of the time is enough to avoid it.
+  if (kept(0).domain->budget().peak_goal().pursued())
+    time_budget_.raise_least(kPeakRoundTrips *
+                             time_budget_.lost(costs.registration.expected(record.entries()) +
+                                               costs.deregistration.expected(record.entries())));
 }
 
 void Desk::see_limits(const Budget& budget) {
@@ -83,7 +92,8 @@ void Desk::see_limits(const Budget& budget) {
   const Limits& limits = budget.limits();
   const bool binds = part_binds_ || pages > limits.bytes / page_size() || regions > limits.regions;
   time_budget_.set_limit_binds(binds);
-  binds ? minimum_gain_.see_shortage() : minimum_gain_.see(pages * page_size(), limits.bytes);
+  if (binds) return minimum_gain_.see_shortage();
+  minimum_gain_.see(pages * page_size(), limits.bytes, kept(0).costs.entries_a_page.value());
 }
 
 void Desk::see_wait(const Record& record, const UnderLeavePinned& leave_pinned) {
@@ -277,7 +287,8 @@ void Desk::add_to(runlog::Counters& counters, Time now) {
   counters.helper_charged_ns = static_cast<std::uint64_t>(time_budget_.by_helper());
   if (!acts()) return;
   if (!minimum_gain_.reached() && count() > 0)
-    counters.kept_all_below_bytes = minimum_gain_.in_force(kept(0).domain->budget().limits().bytes);
+    counters.kept_all_below_bytes =
+        minimum_gain_.in_force(kept(0).domain->budget().limits().bytes, kept(0).costs.entries_a_page.value());
   time_budget_.advance(now);
   counters.budget_ns = static_cast<std::uint64_t>(time_budget_.allowed());
   counters.budget_on_threads_ns = time_budget_.on_threads();

@@ -24,18 +24,21 @@ class MinimumGain {
   };
   explicit MinimumGain(Settings settings) : settings_(settings) {}
 
-  /// Leave-pinned would hold so much, within a limit of `limit` bytes (UINT64_MAX: none).
-  void see(std::uint64_t leave_pinned_bytes, std::uint64_t limit) {
-    reached_ = reached_ || leave_pinned_bytes >= in_force(limit);
+  /// Leave-pinned would hold so much, within a limit of `limit` bytes (UINT64_MAX: none). A page of it takes
+  /// so many translation entries (0 to 1).
+  void see(std::uint64_t leave_pinned_bytes, std::uint64_t limit, double entries_a_page) {
+    reached_ = reached_ || leave_pinned_bytes >= in_force(limit, entries_a_page);
   }
   /// Memory is short, or a limit binds: any gain will do.
   void see_shortage() { reached_ = true; }
 
   bool reached() const { return reached_; }
-  std::uint64_t in_force(std::uint64_t limit) const {
+  /// Where registrations are cheap, less is worth the trouble.
+  std::uint64_t in_force(std::uint64_t limit, double entries_a_page) const {
     if (settings_.bytes != kAutoSize) return settings_.bytes;
     const std::uint64_t machine = settings_.machine, all = machine == 0 ? 0 : std::min(limit, machine);
-    return std::max(kAutoLeast, static_cast<std::uint64_t>(kAutoShare * static_cast<double>(all)));
+    return std::max(kAutoLeast, static_cast<std::uint64_t>(kAutoShare * std::min(1.0, entries_a_page) *
+                                                           static_cast<double>(all)));
   }
 
  private:

@@ -77,6 +77,8 @@ class TimeBudget {
   void advance(Time now) {
     if (now > now_) set(now_, now);
   }
+  /// Allows so much in any case from now on, if that is more.
+  void raise_least(Duration least) { set(settings_.least, std::max(settings_.least, least)); }
   void set_core_idle(bool idle) { settings_.core_idle = idle; }
   bool core_idle() const { return settings_.core_idle; }
   /// The helper's work counts now.
@@ -116,7 +118,6 @@ class TimeBudget {
   void give_back(Duration worst) { set(reserved_, reserved_ - worst); }
   /// Returns when fits() will hold, if losses stay as they are until then.
   Time enough_at(Duration others = 0) const;
-  Duration reserved() const { return reserved_; }
   /// The time that is neither spent nor reserved; kNever: any.
   Duration free() const { return bounded() ? std::max<Duration>(left(), 0) : kNever; }
   std::uint64_t refused() const { return refused_; }

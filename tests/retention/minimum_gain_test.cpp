@@ -16,11 +16,11 @@ TEST(MinimumGain, NoneIsReachedAtOnce) { EXPECT_TRUE(MinimumGain(MinimumGain::Se
 
 TEST(MinimumGain, IsReachedByTheMostThatLeavePinnedHolds) {
   MinimumGain gain({.bytes = 64 * kMiB, .machine = 0});
-  gain.see(63 * kMiB, UINT64_MAX);
+  gain.see(63 * kMiB, UINT64_MAX, 1);
   EXPECT_FALSE(gain.reached());
-  gain.see(64 * kMiB, UINT64_MAX);
+  gain.see(64 * kMiB, UINT64_MAX, 1);
   EXPECT_TRUE(gain.reached());
-  gain.see(kMiB, UINT64_MAX);
+  gain.see(kMiB, UINT64_MAX, 1);
   EXPECT_TRUE(gain.reached()) << "it stays so";
 }
 
@@ -32,11 +32,13 @@ TEST(MinimumGain, AShortageReachesItAtAnySize) {
 
 TEST(MinimumGain, AutoIsAPartOfTheLimitOrOfTheMachine) {
   const MinimumGain gain({.bytes = kAutoSize, .machine = 4096 * kMiB});
-  EXPECT_EQ(gain.in_force(UINT64_MAX), 4096 * kMiB / 100);
-  EXPECT_EQ(gain.in_force(3000 * kMiB), 30 * kMiB);
-  EXPECT_EQ(gain.in_force(100 * kMiB), 16 * kMiB) << "the least";
+  EXPECT_EQ(gain.in_force(UINT64_MAX, 1), 4096 * kMiB / 100);
+  EXPECT_EQ(gain.in_force(3000 * kMiB, 1), 30 * kMiB);
+  EXPECT_EQ(gain.in_force(100 * kMiB, 1), 16 * kMiB) << "the least";
+  EXPECT_EQ(gain.in_force(UINT64_MAX, .5), 4096 * kMiB / 200) << "half of the pages lie in hugepages";
+  EXPECT_EQ(gain.in_force(UINT64_MAX, 1. / 512), 16 * kMiB);
   const MinimumGain unknown({.bytes = kAutoSize, .machine = 0});
-  EXPECT_EQ(unknown.in_force(UINT64_MAX), 16 * kMiB);
+  EXPECT_EQ(unknown.in_force(UINT64_MAX, 1), 16 * kMiB);
 }
 
 // ---- runs of it ----
