@@ -106,6 +106,12 @@ bool make_plain_unseen(Range range, bool hidden) {
   return writable && (hidden || hide_unseen(range, false)) && advise(range, MADV_KEEPONFORK);
 }
 
+void make_later_calls_unseen() {
+  make_plain_unseen({}, false);
+  unlock_unseen({});
+  move_unseen({}, {});
+}
+
 void unlock_unseen(Range range) { raw_system_call(SYS_munlock, arguments_of(range.begin, range.bytes())); }
 
 bool move_unseen(Range from, Range to) {
@@ -137,14 +143,17 @@ void copy_unseen(Range from, Address to) {
   }
 }
 
-void copy_rights_unseen(Range from, Range copy) {
+bool copy_rights_unseen(Range from, Range copy) {
+  bool any = false;
   for_each_mapping(from, [&](const Mapping& mapping) {
     if (mapping.protection == (PROT_READ | PROT_WRITE)) return;
     const Address begin = std::max(mapping.range.begin, from.begin),
                   end = std::min(mapping.range.end, from.end);
     const Address to = copy.begin + (begin - from.begin);
     protect_unseen({to, end == from.end ? copy.end : to + (end - begin)}, mapping.protection);
+    any = true;
   });
+  return any;
 }
 
 bool move_pieces_unseen(Range from, Range to) {

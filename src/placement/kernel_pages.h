@@ -48,6 +48,9 @@ bool protect_unseen(Range range, int protection);
 bool make_plain_unseen(Range range, bool hidden);
 /// Does what munlock does.
 void unlock_unseen(Range range);
+/// Makes the system calls of these on no memory. The first later ones may come behind a sandbox that the
+/// program has closed around the calls that it has seen.
+void make_later_calls_unseen();
 
 // ---- a child's copies; no hook runs ----
 
@@ -55,8 +58,8 @@ void unlock_unseen(Range range);
 /// out.
 void copy_unseen(Range from, Address to);
 /// Takes the rights from the copy's pages that the program lacks in those of `from`. A longer copy has those
-/// of the last page to its end.
-void copy_rights_unseen(Range from, Range copy);
+/// of the last page to its end. True: some lack rights now.
+bool copy_rights_unseen(Range from, Range copy);
 /// Puts the mappings in `from` in the place of `to`, of the same size, which is unmapped.
 bool move_pieces_unseen(Range from, Range to);
 

@@ -9,6 +9,8 @@ namespace pinion {
 
 void ProgramChanges::note_replaced(Range range) { arena_.note_replaced(range); }
 
+void ProgramChanges::note_deprived(Range range) { arena_.marks.set(Mark::deprived, range); }
+
 void ProgramChanges::note_kept(Range range) {
   arena_.marks.clear(Mark::laid_over, range);
   arena_.marks.clear(Mark::replaced, range);

@@ -16,7 +16,7 @@ class ProgramChanges {
   constexpr ProgramChanges(ArenaState& arena, ChildMemory& children) : arena_(arena), children_(children) {}
 
   /// The program takes rights from this memory.
-  void note_deprived(Range range) { arena_.marks.set(Mark::deprived, range); }
+  void note_deprived(Range range);
   /// Other pages are about to take the place of this memory.
   void note_replaced(Range range);
   /// The kernel has refused those pages: the memory has its own, as before.

@@ -18,6 +18,43 @@ report_says fft3d 'r.arena.processes >= 2 and r.arena.served > 0 and r.arena.reg
 to "$work/out" "$work/err" "$pinion" run --preregister 1M -- true
 [ $? -eq 2 ] || fail "a bad value: $(cat "$work/err")"
 
+# A mapping without rights to write moves and ends. The block that was the copy is writable again, though its segment
+# stays registered.
+cat >"$work/rights.c" <<'CODE'
+#define _GNU_SOURCE
+#include <pinion/pinion.h>
+#include <string.h>
+#include <sys/mman.h>
+enum { BYTES = 4 << 20 };
+static pinion_domain* domain;
+static char* map(size_t bytes) { return mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0); }
+static int transfer(char* memory) {
+  pinion_lease lease = PINION_LEASE_INIT;
+  return pinion_acquire(domain, memory, BYTES, 1, &lease) || pinion_release(&lease);
+}
+int main(void) {
+  if (pinion_start(NULL) || pinion_domain_open("pin", NULL, &domain)) return 1;
+  char* const kept = map(BYTES);
+  for (int round = 0; round < 20; ++round) {
+    if (transfer(kept)) return 2;
+    char* memory = map(BYTES);
+    memset(memory, 1, BYTES);
+    if (transfer(memory)) return 2;
+    mprotect(memory, BYTES, PROT_READ);
+    memory = mremap(memory, BYTES, 2 * BYTES, MREMAP_MAYMOVE);
+    if (memory == MAP_FAILED || memory[BYTES - 1] != 1 || munmap(memory, 2 * BYTES)) return 3;
+    char* const large = map(16 * BYTES);
+    memset(large, 1, 16 * BYTES);
+    if (transfer(large) || munmap(large, 16 * BYTES)) return 2;
+  }
+  return pinion_stop() ? 5 : 0;
+}
+CODE
+gcc -O1 -I"$(dirname "$0")/../../include" "$work/rights.c" -o "$work/rights" -L"$build/lib" -Wl,-rpath,"$build/lib" -lpinion || fail "rights: it does not compile"
+for try in 1 2 3 4; do
+  to "$work/out" "$work/err" "$pinion" run --preregister 128M --tune preregister-mmaps=1M --device pin -- "$work/rights" || fail "rights: status $?: $(cat "$work/err")"
+done
+
 python3=/usr/bin/python3
 if [ -x $python3 ]; then
   cat >"$work/fixed.py" <<'END'

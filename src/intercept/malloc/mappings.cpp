@@ -200,7 +200,11 @@ void* move_mapping(Range old, std::size_t new_bytes, int flags, void* wanted) {
   if (made == MAP_FAILED) return MAP_FAILED;
   const Range copy = Range::of(made, new_bytes);
   pinion::copy_unseen(kept, copy.begin);
-  pinion::copy_rights_unseen(kept, copy);
+  if (pinion::copy_rights_unseen(kept, copy) && !fixed) {
+    // As mprotect leaves them.
+    pinion::process_arena().changes().note_deprived(copy);
+    pinion::process_heap().note_left(copy, pinion::HugepageHeap::Left::advice);
+  }
   if (fixed) {
     void* const moved =
         replace(wanted, new_bytes, [&] { return g_mremap.get()(made, new_bytes, new_bytes, flags, wanted); });
