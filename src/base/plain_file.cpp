@@ -91,9 +91,8 @@ int take_file_space(int file, std::uint64_t offset, std::uint64_t bytes) {
 
 bool write_whole(int file, const std::string& bytes) {
   struct stat status {};
-  const off_t begin = ::lseek(file, 0, SEEK_CUR);
-  if (begin >= 0 && ::fstat(file, &status) == 0 && S_ISREG(status.st_mode) &&
-      static_cast<std::uint64_t>(begin) + bytes.size() > file_size_limit()) {
+  if (::fstat(file, &status) == 0 && S_ISREG(status.st_mode) &&
+      static_cast<std::uint64_t>(status.st_size) + bytes.size() > file_size_limit()) {
     errno = EFBIG;
     return false;
   }

@@ -43,7 +43,8 @@ std::uint64_t file_size_limit();
 /// number; signals, which interrupt the call, are nothing to its caller.
 int take_file_space(int file, std::uint64_t offset, std::uint64_t bytes);
 
-/// Writes all bytes. Returns false on an error, with errno: EFBIG before a write beyond file_size_limit().
+/// Writes all bytes to the end of the file. Returns false on an error, with errno: EFBIG before a write
+/// beyond file_size_limit().
 bool write_whole(int file, const std::string& bytes);
 
 }  // namespace pinion

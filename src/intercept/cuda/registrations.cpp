@@ -20,9 +20,9 @@
 #include "intercept/cuda/copy_check.h"
 #include "intercept/cuda/driver.h"
 #include "intercept/cuda/end_of_copy.h"
-#include "intercept/cuda/sandbox.h"
 #include "intercept/cuda/stack_room.h"
 #include "intercept/same_build.h"
+#include "intercept/sandbox.h"
 #include "monitor/own_process.h"
 #include "monitor/own_threads.h"
 
@@ -86,13 +86,13 @@ void Registrations::prepare() {
 
 Registrations* Registrations::start() {
   if (current_context(driver()) == nullptr) return nullptr;  // the call fails as it is
-  const ProcessLock lock(g_starting);
-  if (g_off.load()) return nullptr;
-  if (Registrations* const known = started()) return known;
   if (has_new_filter()) {
     g_off.store(true, std::memory_order_release);
     return nullptr;
   }
+  const ProcessLock lock(g_starting);
+  if (g_off.load()) return nullptr;
+  if (Registrations* const known = started()) return known;
   if (!has_room_on_stack()) return nullptr;  // another thread's copy starts it
   Registrations* made = nullptr;
   if (const Error error = begin(made)) warn("%s: GPU copies go as without Pinion", error.message);

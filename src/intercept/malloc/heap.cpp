@@ -262,6 +262,7 @@ constinit const char* g_log = nullptr;
   if (has_address_limit()) heap.spare_addresses();
   pinion::look_for_transparent_pages();
   pinion::look_at_overcommit();
+  pinion::make_later_calls_unseen();
   // Before most others, so that this one holds the mutexes while the fewest handlers run.
   ::pthread_atfork([] { pinion::process_heap().before_fork(); },
                    [] { pinion::process_heap().after_fork_in_parent(); },

@@ -12,6 +12,7 @@
 #include "engine/engine.h"
 #include "engine/thread_end.h"
 #include "intercept/same_build.h"
+#include "intercept/sandbox.h"
 #include "intercept/verbs/handles.h"
 #include "intercept/verbs/under_way.h"
 
@@ -60,12 +61,23 @@ Error start(LeasePath*& leases) {
   return {};
 }
 
+/// Notes the filters ahead: the engine starts at the first registration, behind a sandbox perhaps.
+[[gnu::constructor]] void note_filters_ahead() {
+  Options options;
+  if (options_from_environment(options) || options.off || !may_act_below(options)) return;
+  note_filters();
+}
+
 }  // namespace
 
 LeasePath* running_leases() {
   if (g_off.load(std::memory_order_acquire)) return nullptr;
   LeasePath* leases = g_leases.load(std::memory_order_acquire);
   if (leases == nullptr) [[unlikely]] {
+    if (has_new_filter()) {
+      g_off.store(true, std::memory_order_release);
+      return nullptr;
+    }
     const ProcessLock lock(g_starting);
     leases = g_leases.load(std::memory_order_acquire);
     if (leases == nullptr && !g_off.load()) {

@@ -1,0 +1,78 @@
+#include "intercept/sandbox.h"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstddef>
+#include <cstdlib>
+#include <string_view>
+
+#include "base/atomics.h"
+#include "base/kept_file.h"
+#include "base/process_mutex.h"
+
+namespace pinion {
+
+namespace {
+
+constexpr int kUnknown = -1;
+
+constinit ProcessMutex noting;
+/// Never freed: threads may ask while the process ends.
+constinit std::atomic<KeptFile*> status{nullptr};
+constinit std::atomic<int> filters_at_first{kUnknown};
+constinit std::atomic<bool> is_asked{false};
+
+int open_status() { return ::open("/proc/self/status", O_RDONLY | O_CLOEXEC); }
+
+int number_behind(std::string_view text, std::string_view name) {
+  const std::size_t at = text.find(name);
+  return at == std::string_view::npos ? kUnknown : std::atoi(text.data() + at + name.size());
+}
+
+/// The filters of the process, or the kernel's mode of them where it does not count them.
+int read_filters(const KeptFile& of) {
+  static char text[4096];  // the calling thread's stack may have no room
+  const int file = of.get();
+  if (file < 0 || ::lseek(file, 0, SEEK_SET) != 0) return kUnknown;
+  const ssize_t bytes = ::read(file, text, sizeof text - 1);
+  if (bytes <= 0) return kUnknown;
+  text[bytes] = '\0';
+  const int count = number_behind(text, "\nSeccomp_filters:");
+  return count != kUnknown ? count : number_behind(text, "\nSeccomp:");
+}
+
+/// Waits for another thread that asks, and not for ever: a signal handler may have interrupted it.
+int filters() {
+  const KeptFile* const of = status.load(std::memory_order_acquire);
+  if (of == nullptr) return kUnknown;
+  constexpr int kPatience = 1'000'000;
+  for (int i = 0; is_asked.exchange(true, std::memory_order_acquire); ++i) {
+    if (i == kPatience) return kUnknown;
+    StdAtomics::relax();
+  }
+  const int found = read_filters(*of);
+  is_asked.store(false, std::memory_order_release);
+  return found;
+}
+
+void open_in_child() {
+  is_asked.store(false);
+  *status.load() = KeptFile(open_status());
+}
+
+}  // namespace
+
+void note_filters() {
+  const ProcessLock lock(noting);
+  if (status.load() != nullptr) return;
+  status.store(new KeptFile(open_status()));
+  filters_at_first.store(filters());
+  pthread_atfork(nullptr, nullptr, open_in_child);
+}
+
+bool has_new_filter() { return filters() > filters_at_first.load(); }
+
+}  // namespace pinion
