@@ -71,7 +71,6 @@ ThreadContext* this_thread_first() {
   ThreadContext* context = reuse();
   if (!context) context = create();
   if (!context) return nullptr;
-  context->depth = 0;
   this_thread_context = context;
   if (pthread_setspecific(g_key, context) != 0) leave(context);
   return this_thread_context;

@@ -90,7 +90,6 @@ struct ThreadContext {
 
   // One cache line: a thread that computed for long finds its caches cold.
   alignas(64) CallSiteCache* sites = nullptr;
-  int depth = 0;  ///< inside how many intercepted calls the thread is: only the outermost is looked at
   ThreadCounters counters[kMostDomains];
 
   PassedCounters passed;
