@@ -260,7 +260,7 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   const bool saves_up =
       collapse_.saves_up(now) && CollapsePlan::is_dear(pages, entries) && next.time != kNever;
   if (short_of_room || refused || saves_up || !ledger_.affords(pages, entries, next, now)) {
-    if (!short_of_room && alone && next.time != kNever) {
+    if (collapse_.collapses() && !short_of_room && alone && next.time != kNever) {
       collapse_.kept_as_dear(buffers_[id], now);
       const Time free_until = plan_.free_until(collapse_.longest(buffer) / kLateCollapse);
       const Duration idle = std::min({next.early, next.time, free_until}) - now;
