@@ -1,7 +1,9 @@
 #include "placement/kernel_pages.h"
 
+#include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #include <algorithm>
 #include <atomic>
@@ -110,6 +112,12 @@ void make_later_calls_unseen() {
   make_plain_unseen({}, false);
   unlock_unseen({});
   move_unseen({}, {});
+  // Those of threads that meet one another at a mutex.
+  raw_system_call(SYS_sched_yield, {});
+  const timespec refused{0, -1};
+  raw_system_call(SYS_nanosleep, arguments_of(&refused, 0L));
+  std::uint32_t nobody = 0;
+  raw_system_call(SYS_futex, arguments_of(&nobody, FUTEX_WAKE_PRIVATE, 1));
 }
 
 void unlock_unseen(Range range) { raw_system_call(SYS_munlock, arguments_of(range.begin, range.bytes())); }

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <deque>
 #include <vector>
 
@@ -279,10 +280,11 @@ TEST(SettledRegions, WhereAllIsKeptAnyUseSettles) {
 TEST(SettledRegions, ARunOfTheProcessHasItsOwn) {
   for (int i = 0; i < 2; ++i) {
     LiveUses live(RetentionKind::helper);
-    live.use();
-    EXPECT_FALSE(live.settled());
     while (!live.settled()) live.use();
-    EXPECT_EQ(live.stop().live.counters.acquires, live.uses());
+    const runlog::Log log = live.stop();
+    EXPECT_EQ(log.live.counters.acquires, live.uses());
+    EXPECT_EQ(log.live.counters.registrations, 1u);
+    if (log.all_events()) EXPECT_GT(std::ranges::count(log.events, runlog::EventKind::lease, &runlog::Event::kind), 0);
   }
 }
 
