@@ -74,7 +74,7 @@ struct Peer {
 /// The time of a look-up there grows with the ranges: 1.3 us for 1 K of them, 6 us for 4 K.
 constexpr std::size_t kMostOfOpenMpi = 1 << 10;
 
-/// Those that are here; a note for each other one.
+/// Finds those that are here; notes each other one.
 std::vector<Peer> peers_here(Bench& bench) {
   std::vector<Peer> here;
   for (const Peer& peer :

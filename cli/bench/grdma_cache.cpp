@@ -36,7 +36,7 @@ class GrdmaCache final : public PeerCache {
       reason = "this libopen-pal does not export its registration cache";
       return false;
     }
-    // As where a program has RDMA: registrations stay.
+    // Registrations stay, as where a program has RDMA.
     ::setenv("OMPI_MCA_mpi_leave_pinned", "1", 1);
     *uses_threads = threads;  // as MPI_THREAD_MULTIPLE does; else its locks are skipped
     mca_rcache_base_resources_t resources{};

@@ -39,7 +39,7 @@ constexpr std::size_t kStep = 64 * kKiB, kMostAtOnce = 8 * kMiB;
 /// A call that has not returned by then waits for its stream.
 constexpr auto kReturnsBy = std::chrono::milliseconds(200);
 
-// What the measurement calls beyond device/cuda/driver_api.h.
+// The measurement calls these beyond device/cuda/driver_api.h.
 #define PINION_DOCTOR_CALLS(X)                                                                \
   X(init, "cuInit", (unsigned))                                                               \
   X(version, "cuDriverGetVersion", (int*))                                                    \

@@ -32,7 +32,7 @@ constexpr Layout kLayouts[] = {{11, 56, 8, 32, 48, 56, 72, 48},
                                {13, 72, -1, 0, 8, 56, 68, 40},
                                {14, 72, -1, 0, 8, 56, 68, 40}};
 
-// The same in all of them.
+// All of them have these.
 constexpr unsigned kType = 8, kSize = 16;                            // PyVarObject
 constexpr unsigned kFile = 112, kQualifiedName = 128, kLines = 136;  // PyCodeObject
 constexpr unsigned kBytes = 32;                                      // PyBytesObject
@@ -136,7 +136,7 @@ std::int64_t line_of(Table table, std::uint64_t unit, std::int64_t line) {
   }
 }
 
-/// Of installed packages and of Python's own library.
+/// Knows installed packages and Python's own library.
 bool is_of_library(std::string_view file) {
   for (const std::string_view part : {"/site-packages/", "/dist-packages/", "/lib/python3"})
     if (file.find(part) != std::string_view::npos) return true;

@@ -86,7 +86,7 @@ void make_later_calls(const Options& options) {
   static_cast<void>(thread_cpu_now());
   static_cast<void>(executable_path());
   if (acts_at_start(options) != Acts::measured) mapped_pages().question_file();
-  // Those of threads that meet one another at a lock.
+  // Threads that meet one another at a lock make these.
   ::sched_yield();
   const timespec refused{0, -1};
   ::nanosleep(&refused, nullptr);

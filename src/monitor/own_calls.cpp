@@ -131,7 +131,7 @@ class CodeReader {
 
   /// 0: there is none.
   std::uint64_t fingerprint(std::uint64_t reader) const {
-    // Who shares a mapping of code writes to it, unseen by the file's times.
+    // The file's times show no writes of those who share a mapping of code.
     if (file_ < 0 || reader == 0 || !mapping_.is_private) return 0;
     return fingerprint_of_code(file_, mapping_.offset, mapping_.range.bytes(), reader);
   }

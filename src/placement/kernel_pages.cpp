@@ -112,7 +112,7 @@ void make_later_calls_unseen() {
   make_plain_unseen({}, false);
   unlock_unseen({});
   move_unseen({}, {});
-  // Those of threads that meet one another at a mutex.
+  // Threads that meet one another at a mutex make these.
   raw_system_call(SYS_sched_yield, {});
   const timespec refused{0, -1};
   raw_system_call(SYS_nanosleep, arguments_of(&refused, 0L));

@@ -48,8 +48,8 @@ bool protect_unseen(Range range, int protection);
 bool make_plain_unseen(Range range, bool hidden);
 /// Does what munlock does.
 void unlock_unseen(Range range);
-/// Makes the system calls of these on no memory, and those of a mutex of this room. The first later ones may come behind a sandbox that the
-/// program has closed around the calls that it has seen.
+/// Makes the system calls of these on no memory, and those of a mutex of this room. The first later ones may
+/// come behind a sandbox that the program has closed around the calls that it has seen.
 void make_later_calls_unseen();
 
 // ---- a child's copies; no hook runs ----

@@ -167,7 +167,7 @@ Desk::Job Desk::next_decided(Time now) {
   for (KeptDomain* in : all()) {
     in->costs.wake.set_beat(beat_);
     in->retention->keep_all(acts() && !minimum_gain_.reached());
-    // What the limit has evicted lacks a reservation.
+    // Regions that the limit has evicted lack a reservation.
     const auto left_to_its_use = [&](const Retention::Action& action) {
       return action.kind == Kind::register_ahead &&
              (release_.is_short() || !(fits || in->retention->has_let_go(action.pages)));

@@ -15,7 +15,7 @@ constexpr Duration kLongestOver = kMillisecond;
 constexpr Duration kExperiment = 8;
 // A limit that was too low so long ago still is.
 constexpr Duration kShortage = kSecond;
-// What is cheap to keep goes after a rest of that length.
+// Memory that is cheap to keep goes after a rest of that length.
 constexpr Duration kLongRest = 10 * kSecond;
 // A region whose uses are unknown stays until keeping it has cost so many late uses.
 constexpr int kUnknown = 8;

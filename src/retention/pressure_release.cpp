@@ -19,7 +19,7 @@ bool PressureRelease::Idle::is_kept_longer(const Idle& other) const {
 void PressureRelease::find_idle(std::span<KeptDomain* const> domains, const Calibration& scale, Time now) {
   for (KeptDomain* in : domains) {
     if (in->observed || !in->domain->device().capabilities().pins) continue;
-    // From now on they do: the next look knows which regions are in use.
+    // Hits are timed from now on: the next look knows which regions are in use.
     if (in->untimed_hits && !in->domain->pressed()) {
       in->domain->feel_pressure();
       continue;

@@ -49,7 +49,7 @@ check() {
     # The list of a program that was traced beforehand, as authors of sandboxes do, without us.
     sort -u "$work/plain.all" "$work/under.before" >"$work/list"
     comm -13 "$work/list" "$work/under.all" >"$work/late"
-    # What only threads that meet one another call, and few runs see.
+    # Only threads that meet one another make these, so few runs see them.
     for call in sched_yield futex clock_nanosleep $mutex; do
       grep -q " $call\$" "$work/under.before" || fail "$what $options $way: not made at the start: $call"
     done
@@ -58,7 +58,7 @@ check() {
     went_on "$what" "$work/numbers" $way
     at_work "$what $options $way"
   done
-  # Where no file can be opened any more, Pinion knows less, and keeps less.
+  # Pinion knows less where no file can be opened any more, and keeps less.
   went_on "$what" - landlock || return 0
   at_work "$what $options landlock"
 }

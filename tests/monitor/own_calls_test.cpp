@@ -182,7 +182,7 @@ TEST(OwnCalls, WhatOneProcessHasReadTheNextOnesNeedNot) {
 }
 
 #if defined(__x86_64__)
-// Of the same size and time of modification as before, as archives set it.
+// Size and time of modification are as before, as archives set them.
 TEST(OwnCalls, AFileThatGotCallsOfItsOwnSinceIsReadAgain) {
   const TemporaryDirectory directory;
   const std::string path = directory.path() + "/library.so";

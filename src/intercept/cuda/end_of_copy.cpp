@@ -9,7 +9,7 @@ namespace pinion::cuda {
 
 namespace {
 
-/// So long a wait asks again and again: a blocking wait wakes some 15 us late.
+/// A wait asks again and again for so long: a blocking wait wakes some 15 us late.
 constexpr Duration kSpin = 100 * kMicrosecond;
 /// The GPU takes so long at most to pass an event of an idle stream.
 constexpr Duration kPassesAtOnce = 20 * kMicrosecond;

@@ -127,17 +127,21 @@ Result leased(const LinearCopy& copy, Plain plain, EndOfCopy& end, SubmissionGat
   return result;
 }
 
-/// Waits until the stream has come to the copy, and makes it then, where no other thread submits to the
-/// stream or has it captured. Returns `made()`; nothing if it is not to be had so.
+/// A copy is made after one of these.
+enum class After { stream, nothing };
+
+/// Makes the copy where no other thread submits to the stream or has it captured, after what the stream has
+/// yet to do if it is to wait for that. Returns `made()`; nothing if it is not to be had so.
 template <class Made, class Again>
-std::optional<Result> when_come(const LinearCopy& copy, EndOfCopy& end, Made made, Again again) {
+std::optional<Result> alone_on_stream(const LinearCopy& copy, EndOfCopy& end, After after, Made made,
+                                      Again again) {
   for (int tries = 0; tries < 3; ++tries) {
     {
       // No stream joins a capture beside the thread that is exclusive: what is asked here stays true.
       const Kept<SubmissionGate::Exclusive> alone(submission_gate(), driver(), copy.stream,
                                                   current_context(driver()));
       if (!alone->held() || is_capturing(driver(), copy.stream)) return {};
-      if (end.has_come(copy.stream)) return made(*alone);
+      if (after == After::nothing || end.has_come(copy.stream)) return made(*alone);
       if (returns_at_once(copy)) return {};
       end.mark(copy.stream);
     }
@@ -154,8 +158,9 @@ std::optional<Result> registered(Registrations& registrations, const LinearCopy&
   const Kept<EndOfCopy> end(driver());
   if (copy.async && !end->ready()) return {};
   Result waited = kSuccess;
-  const std::optional<Result> result = when_come(
-      copy, *end, [&](SubmissionGate::Exclusive& alone) { return leased(copy, plain, *end, alone); },
+  const std::optional<Result> result = alone_on_stream(
+      copy, *end, After::stream,
+      [&](SubmissionGate::Exclusive& alone) { return leased(copy, plain, *end, alone); },
       [&] {
         use.end();
         waited = end->wait();
@@ -170,16 +175,15 @@ std::optional<Result> registered(Registrations& registrations, const LinearCopy&
 Result copy_in_shadow(const LinearCopy& copy, Plain plain) {
   if (can_wait(driver(), copy.stream)) {
     const Kept<EndOfCopy> end(driver());
-    const auto result = when_come(
-        copy, *end, [&](SubmissionGate::Exclusive&) { return shadowed(copy, plain); },
+    const After after = returns_at_once(copy) ? After::nothing : After::stream;
+    const auto result = alone_on_stream(
+        copy, *end, after, [&](SubmissionGate::Exclusive&) { return shadowed(copy, plain); },
         [&] { return end->wait() == kSuccess; });
     if (result) return *result;
   }
-  {
-    const Kept<SubmissionGate::Entry> gate(submission_gate(), copy.stream, context_held_by(copy));
-    if (!captures(driver(), copy.stream)) return shadowed(copy, plain);
-  }
-  return captured(copy, plain);
+  // A capture may begin at any time, and records the program's memory alone.
+  const Kept<Block> block(copy.range());
+  return pass({&*block, 1}, [&] { return unregistered(copy, {&*block, 1}, plain); });
 }
 
 /// Makes a linear copy of pageable memory.
@@ -274,7 +278,7 @@ Result large_copy(Registrations& registrations, const LinearCopy& copy, const En
 }  // namespace
 
 Result copy(const LinearCopy& copy, const EntryFrame& entry, Plain plain) {
-  // What the program has pinned itself gains nothing.
+  // Memory that the program has pinned itself gains nothing.
   Registrations* const registrations =
       copy.bytes < kLeastUse || host_ranges().is_barred(copy.range()) ? nullptr : Registrations::running();
   return registrations != nullptr ? large_copy(*registrations, copy, entry, plain)

@@ -53,10 +53,14 @@ class Kept {
  public:
   template <class... A>
   [[gnu::always_inline]] explicit Kept(A&&... arguments) : place_(room()) {
-    new (&place_->object) T(std::forward<A>(arguments)...);
-    place_->kind = &kKind;
+    // The constructor may keep objects of its own behind it.
+    place_->kind = &kUnmade;
     if (begin() == t_open.top) [[likely]]
       t_open.top = behind();
+    Making making{this};
+    new (&place_->object) T(std::forward<A>(arguments)...);
+    making.of = nullptr;
+    place_->kind = &kKind;
   }
   [[gnu::always_inline]] ~Kept() {
     if (t_open.top == behind()) [[likely]] {
@@ -84,6 +88,14 @@ class Kept {
   static_assert(alignof(Place) == alignof(void*) && sizeof(Place) <= OpenCall::kMostOfOne);
 
   static constexpr KeptKind kKind{sizeof(Place), [](void* object) { static_cast<T*>(object)->~T(); }};
+  static constexpr KeptKind kUnmade{sizeof(Place), [](void*) {}};
+  /// Gives the place back where an exception leaves the constructor.
+  struct Making {
+    const Kept* of;
+    [[gnu::always_inline]] ~Making() {
+      if (of != nullptr && t_open.top == of->behind()) t_open.top = of->begin();
+    }
+  };
 
   unsigned char* begin() const { return reinterpret_cast<unsigned char*>(place_); }
   unsigned char* behind() const { return begin() + sizeof(Place); }

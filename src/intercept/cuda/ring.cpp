@@ -20,7 +20,7 @@ using namespace staging;
 
 constexpr std::size_t kHugepage = 2 * kMiB;
 
-/// Of the current context's device; -1: unknown.
+/// Asks for the current context's device; -1: unknown.
 int numa_node(const Driver& driver) {
   Ordinal device = 0;
   int node = -1;

@@ -201,7 +201,7 @@ void* move_mapping(Range old, std::size_t new_bytes, int flags, void* wanted) {
   const Range copy = Range::of(made, new_bytes);
   pinion::copy_unseen(kept, copy.begin);
   if (pinion::copy_rights_unseen(kept, copy) && !fixed) {
-    // As mprotect leaves them.
+    // mprotect leaves them so.
     pinion::process_arena().changes().note_deprived(copy);
     pinion::process_heap().note_left(copy, pinion::HugepageHeap::Left::advice);
   }

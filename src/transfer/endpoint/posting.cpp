@@ -131,7 +131,7 @@ WireBuffer* Posting::wire_buffer() {
 
 void Posting::make_buffers() {
   if (!lacks_buffers_.load(std::memory_order_relaxed) || !lacks_buffers_.exchange(false)) return;
-  // Where it fails, messages wait for those on their way.
+  // Messages wait for those on their way where it fails.
   if (messages_->made() < kMostWireBuffers) static_cast<void>(messages_->grow());
 }
 

@@ -81,6 +81,30 @@ TEST_F(KeptObjects, OfAJumpEndWithTheThread) {
   EXPECT_EQ(g_ended, "ba");
 }
 
+/// Keeps another one for the time of its constructor.
+class Asks {
+ public:
+  explicit Asks(bool jumps) {
+    const Kept<Named> inner('i');
+    if (jumps) longjmp(g_back, 1);
+  }
+  ~Asks() { g_ended += name_; }
+
+ private:
+  const char name_ = 'o';
+};
+
+TEST_F(KeptObjects, LieApartFromThoseOfTheirConstructors) {
+  call([] { const Kept<Asks> outer(false); });
+  EXPECT_EQ(g_ended, "ioba");
+}
+
+TEST_F(KeptObjects, OfAConstructorThatAJumpLeavesEndAtTheNextCall) {
+  if (setjmp(g_back) == 0) call([] { const Kept<Asks> outer(true); });
+  use_stack();
+  call([] { EXPECT_EQ(g_ended, "iba"); });
+}
+
 TEST_F(KeptObjects, AfterAnExceptionOfTheirConstructorsWereNeverThere) {
   struct Refuses {
     Refuses() { throw 1; }

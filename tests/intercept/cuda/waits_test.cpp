@@ -120,14 +120,15 @@ class CapturesBesideCopies : public CudaWaits {
 
   struct Case {
     Reached reached;
-    bool registered;
+    bool registered, busy;
     std::size_t bytes;
     int mode, nth;
   };
 
   void begin_before(const Case& now) {
     SCOPED_TRACE(std::to_string(now.nth) + (now.registered ? ", registered, " : ", ") +
-                 std::to_string(now.bytes) + (now.reached == Reached::by_event ? ", by an event" : ""));
+                 (now.busy ? "busy, " : "") + std::to_string(now.bytes) +
+                 (now.reached == Reached::by_event ? ", by an event" : ""));
     Memory memory(now.bytes);
     if (now.registered) {
       ASSERT_TRUE(register_by_use(memory));
@@ -145,6 +146,9 @@ class CapturesBesideCopies : public CudaWaits {
       graph = end(origin);
     });
     memory.fill(11);
+    if (now.busy) {
+      ASSERT_EQ(madeUpCloseGate(stream_), 0);
+    }
     t_calls = now.nth;
     EXPECT_EQ(cuMemcpyHtoDAsync_v2(device_, memory.data(), now.bytes, stream_), kSuccess);
     t_calls = 0;
@@ -152,6 +156,9 @@ class CapturesBesideCopies : public CudaWaits {
     ASSERT_TRUE(eventually([&] { return begun_.load(); }));
     copied = true;
     capturing.join();
+    if (now.busy) {
+      ASSERT_EQ(madeUpOpenGate(stream_), 0);
+    }
     ASSERT_EQ(cuStreamSynchronize(stream_), kSuccess);
     ASSERT_NE(graph, nullptr);
     check(graph, memory);
@@ -172,7 +179,13 @@ class CapturesBesideCopies : public CudaWaits {
     for (const int mode : {kCaptureGlobal, kCaptureRelaxed})
       for (const bool registered : {true, false})
         for (const std::size_t bytes : {kMiB, kBytes})
-          for (int nth = 1; nth <= 12; ++nth) begin_before({reached, registered, bytes, mode, nth});
+          for (int nth = 1; nth <= 12; ++nth) begin_before({reached, registered, false, bytes, mode, nth});
+  }
+  /// Copies that return before the stream has come to them.
+  void all_on_a_busy_stream(Reached reached) {
+    for (const int mode : {kCaptureGlobal, kCaptureRelaxed})
+      for (const bool registered : {true, false})
+        for (int nth = 1; nth <= 12; ++nth) begin_before({reached, registered, true, kMiB, mode, nth});
   }
 
   Stream other_ = nullptr;
@@ -196,6 +209,8 @@ class CapturesBesideCopies : public CudaWaits {
 
 TEST_F(CapturesBesideCopies, AreNeverLost) { all(Reached::by_begin); }
 TEST_F(CapturesBesideCopies, AreNeverLostThatTheStreamJoins) { all(Reached::by_event); }
+TEST_F(CapturesBesideCopies, AreNeverLostOnABusyStream) { all_on_a_busy_stream(Reached::by_begin); }
+TEST_F(CapturesBesideCopies, AreNeverLostThatABusyStreamJoins) { all_on_a_busy_stream(Reached::by_event); }
 
 }  // namespace
 }  // namespace pinion::test

@@ -45,7 +45,7 @@ TEST(VerbsCopies, EachCallReachesItsCallersOwn) {
     }
 }
 
-// Of four registrations that reach a copy, one is the page by which the device learns what children lack.
+// One of four registrations that reach a copy is the page by which the device learns what children lack.
 TEST(VerbsCopies, EachIsLed) {
   const std::string led = preloaded("front=verbs,retention=leave-pinned");
   for (const std::string context : kContexts) {

@@ -33,7 +33,7 @@ class CollapseDecisions : public RetentionTest {
     settings.budget = &time_budget;
     settings.collapse = collapse;
     who = std::make_unique<HelperRetention>(domain, told, costs, settings);
-    // Beside so much other memory the buffer's is worth little.
+    // The buffer's memory is worth little beside so much other.
     for (std::size_t i = 1; i <= 40; ++i) {
       use(*who, virtual_pages(i * 5000 + kUnit, 5000), kStart);
       for (auto action = who->next(kStart); action.kind != Kind::sleep; action = who->next(kStart))
