@@ -35,9 +35,8 @@ class OpenFrame {
     note = this;
     return before == nullptr ? Opened::outermost : Opened::after_a_jump;
   }
-  bool is_open() const { return note_ != nullptr && *note_ == this; }
   void close() {
-    if (is_open()) *note_ = nullptr;
+    if (note_ != nullptr && *note_ == this) *note_ = nullptr;
   }
 
   /// Whether the thread is inside of the frame that is noted.

@@ -6,9 +6,9 @@
 #
 # Calls whose buffers are registered already are counted under retention leave-pinned: the front's whole way of a lease.
 # `large-sends` (MPI_Irecv, MPI_Send, MPI_Wait) and `large-receives` (MPI_Isend, MPI_Recv, MPI_Wait) are means of the three.
-# The bound is the count that was measured (319) and one tenth more, and three for the note of what a wait awaits. So is that of a type of four blocks with gaps
+# The bound is the count that was measured (319) and one tenth more. So is that of a type of four blocks with gaps
 # between (`gaps`, 2161), which takes four leases.
-hot=354
+hot=351
 #
 # Valgrind lacks code patched at run time and userfaultfd: memory events are left to brackets.
 . "$(dirname "$0")/common.bash"

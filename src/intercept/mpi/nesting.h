@@ -26,7 +26,7 @@ class Nesting {
   /// enter(), free of calls: false also for a thread that makes its first call.
   bool enter_quickly() { return thread_ || enter(known_thread()); }
   /// Whether this is still the thread's outermost call: one on another stack may have taken it for left.
-  bool holds() const { return frame_.is_open(); }
+  bool holds() const { return t_call == &frame_; }
   LeasePath& lease_path() const { return *path_; }
   ThreadContext& thread() const { return *thread_; }
 
