@@ -85,15 +85,18 @@ void Desk::learn_registration(const Record& record, Duration took, const UnderLe
 
 void Desk::see_limits(const Budget& budget) {
   std::uint64_t pages = 0, regions = 0;
+  double entries = 0;
   for (int i = 0; i < count(); ++i) {
     pages += kept(i).once.pages;
+    entries += static_cast<double>(kept(i).once.pages) * kept(i).costs.entries_a_page.value();
     regions += kept(i).once.calls;
   }
   const Limits& limits = budget.limits();
   const bool binds = part_binds_ || pages > limits.bytes / page_size() || regions > limits.regions;
   time_budget_.set_limit_binds(binds);
   if (binds) return minimum_gain_.see_shortage();
-  if (count() > 0) minimum_gain_.see(pages * page_size(), limits.bytes, kept(0).costs.entries_a_page.value());
+  if (pages > 0)
+    minimum_gain_.see(pages * page_size(), limits.bytes, entries / static_cast<double>(pages));
 }
 
 void Desk::see_wait(const Record& record, const UnderLeavePinned& leave_pinned) {
