@@ -95,8 +95,7 @@ void Desk::see_limits(const Budget& budget) {
   const bool binds = part_binds_ || pages > limits.bytes / page_size() || regions > limits.regions;
   time_budget_.set_limit_binds(binds);
   if (binds) return minimum_gain_.see_shortage();
-  if (pages > 0)
-    minimum_gain_.see(pages * page_size(), limits.bytes, entries / static_cast<double>(pages));
+  if (pages > 0) minimum_gain_.see(pages * page_size(), limits.bytes, entries / static_cast<double>(pages));
 }
 
 void Desk::see_wait(const Record& record, const UnderLeavePinned& leave_pinned) {
