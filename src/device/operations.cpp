@@ -16,6 +16,18 @@ namespace {
 constexpr unsigned kFlags = PINION_DEVICE_PRIVATE | PINION_DEVICE_PINS_NOTHING |
                             PINION_DEVICE_NEEDS_ENDPOINT | PINION_DEVICE_HIDES_FROM_CHILDREN;
 
+/// Calls an operation. An exception reaches the caller; on a thread of ours there is none, and it counts as a
+/// failure.
+template <class Operation>
+int called(Actor actor, Operation&& operation) {
+  if (actor == Actor::application) return std::abs(operation());
+  try {
+    return std::abs(operation());
+  } catch (...) {
+    return EIO;
+  }
+}
+
 class OperationsDevice final : public Device {
  public:
   explicit OperationsDevice(const pinion_device_operations& operations) : operations_(operations) {}
@@ -33,7 +45,7 @@ class OperationsDevice final : public Device {
     return capabilities;
   }
 
-  Registration register_range(Range pages, Access access, Actor) override {
+  Registration register_range(Range pages, Access access, Actor actor) override {
     if (abandoned_)
       return {Error::make(ENODEV, "a forked child cannot register with its parent's device"), {}, {}};
     // Faults are dearer where memory is pinned (fault_in.h).
@@ -42,15 +54,17 @@ class OperationsDevice final : public Device {
     pinion_registration made{};
     made.size = sizeof made;
     made.remote_base = pages.begin;
-    const int code = std::abs(operations_.register_memory(
-        operations_.context, reinterpret_cast<void*>(pages.begin), pages.bytes(), unsigned(access), &made));
+    const int code = called(actor, [&] {
+      return operations_.register_memory(operations_.context, reinterpret_cast<void*>(pages.begin),
+                                         pages.bytes(), unsigned(access), &made);
+    });
     if (code != 0)
       return {Error::make(code, "the program's device refuses to register %s: %s",
                           format_size(pages.bytes()).c_str(), std::strerror(code)),
               {},
               {}};
     if (has(PINION_DEVICE_NEEDS_ENDPOINT) && made.endpoint == nullptr) {
-      operations_.deregister_memory(operations_.context, made.handle);
+      called(actor, [&] { return operations_.deregister_memory(operations_.context, made.handle); });
       return {Error::make(EINVAL,
                           "the program's device needs an endpoint (PINION_DEVICE_NEEDS_ENDPOINT), and "
                           "its register_memory names none"),
@@ -71,9 +85,10 @@ class OperationsDevice final : public Device {
     return registration;
   }
 
-  Error deregister(const RegistrationKey& key, Actor) override {
+  Error deregister(const RegistrationKey& key, Actor actor) override {
     if (abandoned_) return {};
-    const int code = std::abs(operations_.deregister_memory(operations_.context, key.handle));
+    const int code =
+        called(actor, [&] { return operations_.deregister_memory(operations_.context, key.handle); });
     if (code == 0) return {};
     return Error::make(code, "the program's device refuses to deregister memory: %s", std::strerror(code));
   }

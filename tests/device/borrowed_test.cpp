@@ -275,6 +275,27 @@ TEST_F(BorrowedDevice, AnExceptionOfItsOperationsReachesTheCallerAndLeavesItsDom
   EXPECT_EQ(operations_.live(), 0u);
 }
 
+/// On Pinion's own thread there is nobody to catch it: it counts as a failed deregistration, which is tried
+/// again.
+TEST_F(BorrowedDevice, AnExceptionWhereNobodyCatchesItIsAFailure) {
+  NEEDS_KEPT_REGISTRATIONS();
+  struct Thrown {};
+  std::atomic<int> thrown{0};
+  operations_.refuse_deregistration = [&] { return thrown++ == 0 ? throw Thrown() : 0; };
+  start("retention=leave-pinned");
+  const Memory memory(2);
+  use(memory.page(0), kPage);
+  EXPECT_EQ(pinion_domain_close(domain_), EBUSY) << "it stays open with what stays registered";
+  EXPECT_EQ(operations_.live(), 1u);
+  close();
+  EXPECT_EQ(thrown, 2);
+  EXPECT_EQ(operations_.live(), 0u);
+  ASSERT_EQ(open(operations_.asked, domain_), 0) << pinion_last_error();
+  use(memory.page(1), kPage);
+  close();
+  EXPECT_EQ(operations_.live(), 0u);
+}
+
 TEST_F(BorrowedDevice, AClosedOneLeavesItsPlace) {
   start();
   const Memory memory(1);
