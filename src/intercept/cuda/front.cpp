@@ -354,6 +354,7 @@ void let_doomed_go() {
 }
 
 void unknown_copy(const char* name) {
+  Registrations::only_stage();
   Registrations* const registrations = Registrations::running();
   if (registrations == nullptr || !registrations->registers()) return;
   registrations->stop_registering();

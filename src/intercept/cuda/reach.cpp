@@ -202,11 +202,20 @@ namespace {
 /// The linked name's address: what the program gets by its own scope.
 void* entry_of(std::size_t call) { return real_dlsym()(RTLD_DEFAULT, kCallNames[call]); }
 
+/// A function that copies and that the preload does not define, as the program's scope has it.
+Answer answer_unknown(const Question& question) {
+  const auto [library, name, version, caller] = question;
+  void* const found = library == RTLD_DEFAULT ? look_up(library, name, version) : nullptr;
+  if (found == nullptr || !wraps() || are_beside(caller, found) || !is_code(found)) return kAsWithoutUs;
+  return {announced(name, found), 1};
+}
+
 Answer answer_by_scope(const Question& question, std::size_t call) {
   const auto [library, name, version, caller] = question;
   if (first_definition(Where::anywhere, name) == nullptr) return {look_up(RTLD_NEXT, name, version), 1};
+  if (call == kCallCount) return answer_unknown(question);
   // The program's scope has the preload in it, and what stands before it.
-  if (library == RTLD_DEFAULT || call == kCallCount) return kAsWithoutUs;
+  if (library == RTLD_DEFAULT) return kAsWithoutUs;
   // A library that stands before libcuda too looks for what is behind it.
   return definition_beside(caller, name) != nullptr ? kAsWithoutUs : Answer{entry_of(call), 1};
 }

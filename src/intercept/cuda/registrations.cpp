@@ -33,6 +33,8 @@ namespace {
 constinit ProcessMutex g_starting;
 constinit std::atomic<Registrations*> g_running{nullptr};
 constinit std::atomic<bool> g_off{false};
+/// The process may call what this build does not know, in this run and in later ones.
+constinit std::atomic<bool> g_only_stages{false};
 constinit std::atomic<CudaDevice*> g_device{nullptr};
 /// Makes the context, which takes 150 ms. Joined as the process ends.
 constinit std::atomic<std::thread*> g_making{nullptr};
@@ -128,7 +130,7 @@ Error Registrations::begin(Registrations*& made) {
   // Handlers run in the reverse order, so this one comes before libcuda's own.
   std::atexit(end_at_exit);
   check_copies(options.verify);
-  const bool stages_only = options.cuda == CudaCopies::stage;
+  const bool stages_only = options.cuda == CudaCopies::stage || g_only_stages.load();
   if (stages_only) g_device.load()->stop_registering();  // retention would register ahead
   made = new Registrations(engine.lease_path(), domain, *context, !stages_only);
   return {};
@@ -230,6 +232,8 @@ bool Registrations::is_broken() {
   CudaDevice* const device = g_device.load(std::memory_order_acquire);
   return device != nullptr && device->broken();
 }
+
+void Registrations::only_stage() { g_only_stages.store(true); }
 
 void Registrations::stop_registering() {
   registers_.store(false, std::memory_order_relaxed);

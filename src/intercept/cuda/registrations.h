@@ -65,6 +65,8 @@ class Registrations {
   static void let_go_at_any_time(Range range);
   /// The driver has failed for good: what is registered cannot be unregistered.
   static bool is_broken();
+  /// Those that are begun from now on register nothing.
+  static void only_stage();
   /// Registers nothing more. Regions go as they fall idle.
   void stop_registering();
   /// False for retention observe: nothing may change.

@@ -78,7 +78,9 @@ TEST(CudaReach, ProgramsWithoutLibcudaSeeNone) {
 }
 
 TEST(CudaReach, OfAnUnknownCopyIsAnnounced) {
-  EXPECT_EQ(run(preloaded("front=auto"), "reach_program", "unknown"), "0 own, 0 elsewhere, 0 faults\n");
+  for (const char* const road : {"unknown", "unknown by scope"})
+    EXPECT_EQ(run(preloaded("front=auto"), "reach_program", "'" + std::string(road) + "'"),
+              "0 own, 0 elsewhere, 0 faults\n");
 }
 
 /// Loaders of libcuda that keep its functions in variables of their names find these variables.

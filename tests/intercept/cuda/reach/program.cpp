@@ -92,7 +92,8 @@ int nothing() {
 int main(int argc, char** argv) {
   const std::string road = argc > 1 ? argv[1] : "";
   if (road == "nothing") return nothing();
-  const int scope = road == "default" ? RTLD_GLOBAL : RTLD_LOCAL;
+  const bool is_global = road == "default" || road == "unknown by scope";
+  const int scope = is_global ? RTLD_GLOBAL : RTLD_LOCAL;
   void* const library = ::dlopen("libcuda.so.1", RTLD_NOW | scope);
   if (library == nullptr) return std::puts(::dlerror()), 2;
   g_last_caller = reinterpret_cast<const void* (*)()>(::dlsym(library, "reach_last_caller"));
@@ -112,8 +113,9 @@ int main(int argc, char** argv) {
     const Name* const names = reinterpret_cast<Table*>(::dlsym(plugin, "reach_names"))(&count);
     for (std::size_t i = 0; i < count; ++i) call(names[i], i, names[i].address);
   }
-  if (road == "unknown") {
-    const auto future = reinterpret_cast<Function*>(::dlsym(library, "cuMemcpyOfTheFuture"));
+  if (road == "unknown" || road == "unknown by scope") {
+    void* const where = is_global ? RTLD_DEFAULT : library;
+    const auto future = reinterpret_cast<Function*>(::dlsym(where, "cuMemcpyOfTheFuture"));
     if (future(0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0) != reach::kFirstResult - 1) ++g_faults;
     if (::dlsym(library, "cuMemcpyOfNobody") != nullptr || ::dlerror() == nullptr) ++g_faults;
   }
