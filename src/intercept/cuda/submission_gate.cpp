@@ -15,7 +15,6 @@ namespace {
 constexpr Duration kPatience = 500 * kMicrosecond;
 constexpr unsigned kTurnsOfSpinning = 256;
 
-constinit SubmissionGate the_gate;
 // Threads may submit while the process exits.
 static_assert(std::is_trivially_destructible_v<SubmissionGate>);
 
@@ -40,6 +39,6 @@ bool SleepingAtomics::Patience::wait() {
   return true;
 }
 
-SubmissionGate& submission_gate() { return the_gate; }
+constinit SubmissionGate g_submission_gate;
 
 }  // namespace pinion::cuda

@@ -399,6 +399,7 @@ class BasicSubmissionGate {
 using SubmissionGate = BasicSubmissionGate<SleepingAtomics>;
 
 /// The gate of the process.
-SubmissionGate& submission_gate();
+[[gnu::visibility("hidden")]] extern SubmissionGate g_submission_gate;
+inline SubmissionGate& submission_gate() { return g_submission_gate; }
 
 }  // namespace pinion::cuda
