@@ -56,26 +56,6 @@ TEST(Block, ARowMoreThanTheAddressSpaceBehindIsNoneOfMemory) {
   EXPECT_FALSE(block.touches({kAddressEnd / 2 + 8192, kAddressEnd / 2 + (1 << 30)}));
 }
 
-TEST(Blocks, RunsJoinWhereNothingCanLieBetweenThem) {
-  const auto piece = [](Address i) { return Range{i * 8192, i * 8192 + 4096}; };
-  std::vector<Range> pieces;
-  for (Address i = 1; i <= 1000; ++i) add(pieces, piece(i));
-  add(pieces, Range{0, 0});
-  const Range all{8192, 1000 * 8192 + 4096};
-  EXPECT_EQ(pieces, std::vector<Range>{all});
-  const Address apart = all.end + kLeastRegistered;
-  add(pieces, Range{apart, apart + 1});
-  EXPECT_EQ(pieces.size(), 2u) << "a registration may lie between";
-  // In any order.
-  pieces.clear();
-  add(pieces, Range{apart, apart + 1});
-  for (Address i = 1000; i > 0; --i) add(pieces, piece(i));
-  const std::vector<Block> blocks = blocks_of(pieces);
-  ASSERT_EQ(blocks.size(), 2u);
-  EXPECT_EQ(blocks[0].hull(), all);
-  EXPECT_EQ(blocks[1].reach, apart + 1);
-}
-
 /// Against a look at each row.
 TEST(Blocks, InOrderAreFoundWhatTheyTouch) {
   std::mt19937 random(7);

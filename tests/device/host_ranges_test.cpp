@@ -12,6 +12,7 @@
 #include <thread>
 #include <vector>
 
+#include "device/cuda/batch_pieces.h"
 #include "device/cuda/block.h"
 #include "support/in_child.h"
 
@@ -121,9 +122,9 @@ TEST(HostRanges, WhatLiesBetweenTheRowsOfACallIsNoneOfIts) {
 TEST(HostRanges, TheRegistrationsInABatchAreFoundHoweverManyItsPieces) {
   constexpr std::size_t kPieces = 10'000;
   constexpr Address kApart = 4 * kLeastRegistered;
-  std::vector<Range> pieces;
-  for (std::size_t i = kPieces; i-- > 0;) add(pieces, Range{(i + 1) * kApart, (i + 1) * kApart + 100});
-  const std::vector<Block> batch = blocks_of(pieces);
+  BatchPieces pieces;
+  for (std::size_t i = kPieces; i-- > 0;) pieces.add(Range{(i + 1) * kApart, (i + 1) * kApart + 100});
+  const std::span<const Block> batch = order(pieces.blocks());
   ASSERT_EQ(batch.size(), kPieces);
   HostRanges ranges;
   ASSERT_TRUE(ranges.begin_registration({kApart + 100, 2 * kApart}));

@@ -15,13 +15,7 @@ Range first_behind(Range range, std::size_t distance, std::size_t count, Address
 
 bool is_run(const Block& block) { return block.rows == 1 && block.layers == 1; }
 
-/// Extends a run of bytes by another one that begins no earlier. False: something may lie between them.
-bool extend(Range& run, Range next) {
-  if (next.begin < run.begin || next.begin >= run.end + kLeastRegistered) return false;
-  run.end = std::max(run.end, next.end);
-  return true;
-}
-bool extend(Block& run, const Block& next) {
+bool join(Block& run, const Block& next) {
   if (!is_run(run) || !is_run(next) || !extend(run.first, next.first)) return false;
   run.reach = std::max(run.reach, run.first.end);
   return true;
@@ -42,24 +36,13 @@ std::span<const Block> order(std::span<Block> blocks) {
   if (!std::is_sorted(blocks.begin(), blocks.end(), before)) std::sort(blocks.begin(), blocks.end(), before);
   std::size_t kept = 0;
   for (const Block& block : blocks) {
-    if (block.empty() || (kept > 0 && extend(blocks[kept - 1], block))) continue;
+    if (block.empty() || (kept > 0 && join(blocks[kept - 1], block))) continue;
     blocks[kept] = block;
     const Address end = block.hull().end;
     blocks[kept].reach = kept > 0 ? std::max(blocks[kept - 1].reach, end) : end;
     ++kept;
   }
   return blocks.first(kept);
-}
-
-void add(std::vector<Range>& pieces, Range piece) {
-  if (!piece.empty() && (pieces.empty() || !extend(pieces.back(), piece))) pieces.push_back(piece);
-}
-
-std::vector<Block> blocks_of(std::vector<Range>& pieces) {
-  std::sort(pieces.begin(), pieces.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
-  std::vector<Block> blocks(pieces.begin(), pieces.end());
-  blocks.resize(order(blocks).size());
-  return blocks;
 }
 
 bool touch(std::span<const Block> blocks, Range range) {

@@ -4,8 +4,8 @@
 // Plain values; any thread. touch() takes blocks in order: order() puts them so.
 #pragma once
 
+#include <algorithm>
 #include <span>
-#include <vector>
 
 #include "base/range.h"
 
@@ -36,11 +36,12 @@ struct Block {
 /// that they overlap or nearly touch.
 std::span<const Block> order(std::span<Block> blocks);
 
-/// Adds a run of bytes to the pieces of a batch, or extends the last one where nothing can lie between them.
-void add(std::vector<Range>& pieces, Range piece);
-
-/// Returns the pieces as blocks in order. There may be hundreds of thousands, and ranges are quick to sort.
-std::vector<Block> blocks_of(std::vector<Range>& pieces);
+/// Extends a run of bytes by another one that begins no earlier. False: something may lie between them.
+inline bool extend(Range& run, Range next) {
+  if (next.begin < run.begin || next.begin >= run.end + kLeastRegistered) return false;
+  run.end = std::max(run.end, next.end);
+  return true;
+}
 
 /// Whether any of the blocks touches the range. They are in order.
 bool touch(std::span<const Block> blocks, Range range);

@@ -6,6 +6,7 @@
 #include <type_traits>
 #include <vector>
 
+#include "device/cuda/batch_pieces.h"
 #include "device/cuda/host_ranges.h"
 #include "intercept/cuda/driver.h"
 #include "intercept/cuda/end_of_copy.h"
@@ -230,19 +231,12 @@ struct BatchOf {
   static Result handle(const From& from, Function* next, const DevicePointer* to,
                        const DevicePointer* sources, const std::size_t* sizes, std::size_t count,
                        More... more, Stream stream) {
-    const Kept<std::vector<Block>> blocks(blocks_in(to, sources, sizes, count));
-    return pass_batch(from.stream(stream), *blocks,
-                      [&] { return next(to, sources, sizes, count, more..., stream); });
-  }
-
- private:
-  static std::vector<Block> blocks_in(const DevicePointer* to, const DevicePointer* sources,
-                                      const std::size_t* sizes, std::size_t count) {
-    std::vector<Range> pieces;
+    const Kept<BatchPieces> pieces;
     if (to != nullptr && sources != nullptr && sizes != nullptr)
       for (const DevicePointer* const side : {sources, to})
-        for (std::size_t i = 0; i < count; ++i) add(pieces, touched(side[i], sizes[i]).first);
-    return blocks_of(pieces);
+        for (std::size_t i = 0; i < count; ++i) pieces->add(touched(side[i], sizes[i]).first);
+    return pass_batch(from.stream(stream), pieces->blocks(),
+                      [&] { return next(to, sources, sizes, count, more..., stream); });
   }
 };
 struct Batch : BatchOf<Word, Word, Word> {};
@@ -254,10 +248,13 @@ struct Batch3DOf {
   using Function = Result(std::size_t, const BatchCopy*, More..., Stream);
   static Result handle(const From& from, Function* next, std::size_t count, const BatchCopy* copies,
                        More... more, Stream stream) {
-    const Kept<std::vector<Block>> blocks;
-    for (std::size_t i = 0; copies != nullptr && i < count; ++i)
-      for (const Block& side : touched(copies[i], element_bytes(copies[i]))) blocks->push_back(side);
-    return pass_batch(from.stream(stream), *blocks, [&] { return next(count, copies, more..., stream); });
+    const Kept<BatchPieces> pieces;
+    for (std::size_t i = 0; copies != nullptr && i < count; ++i) {
+      const Sides sides = touched(copies[i], element_bytes(copies[i]));
+      for (const std::size_t side : {0, 1}) pieces->add(sides[side], side);
+    }
+    return pass_batch(from.stream(stream), pieces->blocks(),
+                      [&] { return next(count, copies, more..., stream); });
   }
 };
 struct Batch3D : Batch3DOf<Word> {};

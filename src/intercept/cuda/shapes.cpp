@@ -55,6 +55,9 @@ Block touched(const BatchSide& side, const BatchCopy& copy, std::size_t element)
   const auto bytes = [&](std::size_t elements) {
     return elements < kAddressEnd ? elements * element : elements;
   };
+  // Most pieces of large batches are one row.
+  if (copy.height == 1 && copy.depth == 1)
+    return cuda::touched(Address{side.memory.pointer}, bytes(copy.width));
   return within(Address{side.memory.pointer}, {0, 0, 0, bytes(side.memory.row), side.memory.layer,
                                                bytes(copy.width), copy.height, copy.depth});
 }
