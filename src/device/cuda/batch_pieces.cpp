@@ -11,7 +11,7 @@ namespace {
 /// Room for more goes back at once. This much takes 29 MiB; the bars of so many pieces take 16.
 constexpr std::size_t kMostKept = std::size_t{1} << 18;
 
-/// BatchPieces that begin in one cell are one run of bytes in any order: nothing can lie between them.
+/// Pieces that begin in one cell are one run of bytes in any order: nothing can lie between them.
 constexpr int kCellBits = std::countr_zero(kLeastRegistered);
 static_assert(std::has_single_bit(kLeastRegistered));
 Address cell_of(Range piece) { return piece.begin >> kCellBits; }
