@@ -25,6 +25,7 @@
 #include "cli/run/preload_reach.h"
 #include "cli/system_files.h"
 #include "cli/text.h"
+#include "device/kernel/collapse.h"
 #include "device/kernel/memlock.h"
 #include "device/kernel/pin.h"
 #include "device/node_devices.h"
@@ -91,15 +92,38 @@ Check check_hugepages() {
 
 constexpr const char* kSmallPages = "registering 4 KiB pages takes ten times as long as 2 MiB pages";
 
+/// Why the helper makes none here; empty: it may.
+std::string no_collapse_text() {
+  switch (collapse_bar()) {
+    case CollapseBar::none:
+      return waits_matter() ? "processors are set aside, or a thread is real-time: its calls would wait" : "";
+    case CollapseBar::unsupported:
+      return "this kernel has none";
+    case CollapseBar::never:
+      return "an administrator has switched them off";
+    case CollapseBar::large:
+      return fmt::format("one has {}, and the helper makes none above 32 MiB",
+                         bytes_text(static_cast<double>(transparent_page_size())));
+    case CollapseBar::switched_off:
+      return "they are switched off for this process and its children (prctl)";
+    case CollapseBar::old_kernel:
+      return "this kernel knows no MADV_COLLAPSE (Linux 6.1)";
+  }
+  return {};
+}
+
 Check check_transparent_hugepages() {
   const std::string mode = chosen_word(read_text("/sys/kernel/mm/transparent_hugepage/enabled"));
   if (mode.empty()) return {"transparent hugepages", "not supported by this kernel", {}};
-  const std::string text = fmt::format("mode {}", mode);
-  if (mode == "always") return {"transparent hugepages", text, {}};
+  const std::string none = no_collapse_text();
+  const std::string text = fmt::format(
+      "mode {}: {}", mode,
+      none.empty() ? "the helper turns idle buffers into them" : "the helper makes none: " + none);
+  if (none.empty() || mode == "always") return {"transparent hugepages", text, {}};
   if (mode == "madvise")
-    return {"transparent hugepages", text + ": only for programs that ask",
+    return {"transparent hugepages", text,
             Cure{Gain::time, kSmallPages, Who::user,
-                 "`pinion run --hugepages`, or GLIBC_TUNABLES=glibc.malloc.hugetlb=1"}};
+                 "`pinion run --hugepages heap`, or GLIBC_TUNABLES=glibc.malloc.hugetlb=1"}};
   return {"transparent hugepages", text,
           Cure{Gain::time, kSmallPages, Who::admin,
                "`echo madvise > /sys/kernel/mm/transparent_hugepage/enabled`"}};

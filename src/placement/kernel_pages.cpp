@@ -9,13 +9,13 @@
 #include <atomic>
 #include <cinttypes>
 #include <cstdio>
-#include <cstring>
 #include <string>
 
 #include "monitor/mapping_reader.h"
 #include "monitor/memory_events.h"
 #include "monitor/own_process.h"
 #include "monitor/system_call.h"
+#include "monitor/transparent_hugepages.h"
 
 #ifndef MADV_GUARD_REMOVE
 #define MADV_GUARD_REMOVE 103
@@ -35,21 +35,6 @@ Range map_unseen(std::size_t bytes) {
 
 bool advise(Range range, int advice) {
   return !is_error(raw_system_call(SYS_madvise, arguments_of(range.begin, range.bytes(), advice)));
-}
-
-/// A setting of the kernel's; empty: it cannot be read.
-struct Setting {
-  explicit Setting(const char* path) {
-    KernelText file(path);
-    for (std::size_t i = 0; i + 1 < sizeof text && file.current() != KernelText::kEnd; file.advance())
-      text[i++] = static_cast<char>(file.current());
-  }
-  char text[64] = {};
-};
-
-bool read_transparent_mode() {
-  const Setting enabled("/sys/kernel/mm/transparent_hugepage/enabled");
-  return enabled.text[0] != '\0' && std::strstr(enabled.text, "[never]") == nullptr;
 }
 
 constinit std::atomic<bool> g_charges_untouched{false};
@@ -77,13 +62,13 @@ Range map_aligned(std::size_t bytes) {
 }  // namespace
 
 void look_for_transparent_pages() {
-  g_transparent.store(read_transparent_mode() ? TransparentMode::on : TransparentMode::off,
-                      std::memory_order_relaxed);
+  const bool given = transparent_hugepages() == TransparentHugepages::given;
+  g_transparent.store(given ? TransparentMode::on : TransparentMode::off, std::memory_order_relaxed);
 }
 
 void look_at_overcommit(const char* file) {
   constexpr char kNever = '2';  // OVERCOMMIT_NEVER
-  g_charges_untouched.store(Setting(file).text[0] == kNever, std::memory_order_relaxed);
+  g_charges_untouched.store(KernelText(file).current() == kNever, std::memory_order_relaxed);
 }
 
 void unmap_unseen(Range range) {

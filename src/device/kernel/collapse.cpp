@@ -2,6 +2,7 @@
 
 #include <sched.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -10,7 +11,6 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
-#include <cstring>
 #include <filesystem>
 #include <optional>
 #include <span>
@@ -18,6 +18,7 @@
 
 #include "monitor/own_process.h"
 #include "monitor/system_call.h"
+#include "monitor/transparent_hugepages.h"
 
 // Missing in the headers of kernels before 6.1.
 #ifndef MADV_COLLAPSE
@@ -58,14 +59,22 @@ CollapseRefusal refusal_of_error(int error) {
   return error == ENOMEM || error == EBUSY ? CollapseRefusal::memory : CollapseRefusal::forbidden;
 }
 
-std::size_t unit_in_force() {
-  char enabled[64] = {};
-  KernelText text("/sys/kernel/mm/transparent_hugepage/enabled");
-  for (std::size_t i = 0; i + 1 < sizeof enabled && text.current() != KernelText::kEnd; text.advance())
-    enabled[i++] = static_cast<char>(text.current());
-  if (enabled[0] == '\0' || std::strstr(enabled, "[never]") != nullptr) return 0;
+CollapseBar find_bar() {
+  switch (transparent_hugepages()) {
+    case TransparentHugepages::absent:
+      return CollapseBar::unsupported;
+    case TransparentHugepages::never:
+      return CollapseBar::never;
+    case TransparentHugepages::given:
+      break;
+  }
   const std::size_t unit = transparent_page_size();
-  return unit > page_size() && unit <= kLargestUnit ? unit : 0;
+  if (unit <= page_size()) return CollapseBar::unsupported;
+  if (unit > kLargestUnit) return CollapseBar::large;
+  if (::prctl(PR_GET_THP_DISABLE, 0, 0, 0, 0) == 1) return CollapseBar::switched_off;
+  // The kernel looks at the advice alone, as there is no memory.
+  const bool known = !is_error(raw_system_call(SYS_madvise, arguments_of(0L, 0L, MADV_COLLAPSE)));
+  return known ? CollapseBar::none : CollapseBar::old_kernel;
 }
 
 bool is_real_time(pid_t thread) {
@@ -111,10 +120,12 @@ class Run {
 
 }  // namespace
 
-std::size_t collapse_unit() {
-  static const std::size_t unit = unit_in_force();
-  return unit;
+CollapseBar collapse_bar() {
+  static const CollapseBar bar = find_bar();
+  return bar;
 }
+
+std::size_t collapse_unit() { return collapse_bar() == CollapseBar::none ? transparent_page_size() : 0; }
 
 bool waits_matter() {
   KernelText set_aside("/sys/devices/system/cpu/isolated");

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 
 #include "base/collapse_refusal.h"
 #include "base/range.h"
@@ -13,8 +14,18 @@
 
 namespace pinion {
 
-/// 0: the kernel has no transparent hugepages, the administrator has set them to `never`, or they are so
-/// large that nothing is ever collapsed (over 32 MiB).
+/// Why no memory of this process is ever collapsed.
+enum class CollapseBar : std::uint8_t {
+  none,
+  unsupported,   ///< the kernel has no transparent hugepages, or does not show that it has
+  never,         ///< the administrator has set them so
+  large,         ///< one of them has over 32 MiB
+  switched_off,  ///< for this process (prctl)
+  old_kernel,    ///< that knows no MADV_COLLAPSE
+};
+/// The answer of the first call stays.
+CollapseBar collapse_bar();
+/// 0: there is a bar.
 std::size_t collapse_unit();
 /// Whether a thread of this process has a real-time policy, or processors are set aside for such threads.
 /// Nothing is collapsed there: another thread's mmap would wait for it.
