@@ -14,7 +14,7 @@
 namespace pinion {
 
 namespace {
-// Longer calls would hold other threads' mmaps up for longer.
+// Shorter calls make other threads wait no less, and their forks longer (tests/engine/collapse_waits.cpp).
 constexpr std::size_t kLongestCollapse = std::size_t{64} << 20;
 }  // namespace
 
@@ -52,6 +52,7 @@ bool DeviceWork::act_once(const std::function<void()>& attend) {
 
 void DeviceWork::collapse(Retention::Action& action) {
   Retention::Collapsed& collapsed = action.collapsed;
+  Duration waited_for = 0;
   const OrdinarySlice slice;
   for (Range rest = action.collapse; !rest.empty() && !collapsed.refused;) {
     collapsed.refused = fork_gate_.is_closed() || userfaultfd_gave_way() || waits_matter();
@@ -63,14 +64,16 @@ void DeviceWork::collapse(Retention::Action& action) {
     const Time begun = monotonic_now();
     const Duration cpu = thread_cpu_now();
     const Collapse done = pinion::collapse(part, page_files_);
-    const Duration used = thread_cpu_now() - cpu;
-    counters_.count_collapse(done, used, monotonic_now() - begun);
+    const Duration used = thread_cpu_now() - cpu, took = monotonic_now() - begun;
+    counters_.count_collapse(done, used, took);
+    waited_for += took;
     collapsed.bytes += done.bytes;
     collapsed.took += used;
     collapsed.refused = done.error != 0;
     rest.begin = part.end;
   }
-  desk_.time_budget().worked(collapsed.took);
+  // Other threads' mmaps and writes may have waited for all of it.
+  desk_.time_budget().worked(waited_for);
 }
 
 void DeviceWork::deregister(Desk::Job& job, std::optional<ForkGate::Passage>& passage) {
