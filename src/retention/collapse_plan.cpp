@@ -7,25 +7,35 @@ namespace {
 // twice as long.
 constexpr Duration kAfterRefusal = 60 * kSecond, kAfterUse = kSecond;
 constexpr int kTrials = 3;
+// A device that has registered less often may never do so again.
+constexpr int kRegistrations = 2;
 // A stretch takes so many times its round trip at least.
 constexpr int kWorthATrip = 3;
 }  // namespace
 
+void CollapsePlan::look(Buffer& buffer, Time now) const {
+  Buffer::Collapsing& state = buffer.collapsing;
+  if (state.done_to < units_of(buffer.pages).end || !is_dear(buffer.pages.pages(), buffer.entries)) return;
+  state.done_to = 0;
+  state.rent = 0;
+  state.rest = std::max(kAfterRefusal, 2 * state.rest);
+  state.again = now + state.rest;
+}
+
 Range CollapsePlan::part(const Buffer& buffer, const Ledger& ledger, const CostEstimates& costs,
-                         Duration idle, Time now) {
-  if (now < buffer.collapsing.again) return {};
+                         Duration idle, Time now, bool goes) {
+  if (now < buffer.collapsing.again || registrations_ < kRegistrations) return {};
   const Range rest = rest_of(buffer);
   if (rest.empty()) return {};
-  const Duration round_trip =
-      costs.deregistration.expected(buffer.entries) + costs.registration.expected(buffer.entries);
-  if (buffer.collapsing.rent < ledger.worth_of_work(buffer.pages.pages(), cost(rest.bytes()) + round_trip))
+  const Duration trip = goes ? 0 : round_trip(buffer, costs);
+  if (buffer.collapsing.rent < ledger.worth_of_work(buffer.pages.pages(), cost(rest.bytes()) + trip))
     return {};
   // Each stretch costs a round trip.
-  std::size_t least = units_for(kWorthATrip * round_trip) + settings_.unit;
+  std::size_t least = units_for(kWorthATrip * trip) + settings_.unit;
   if (rest.bytes() < 2 * least) least = rest.bytes();
   const std::size_t most = std::min(rest.bytes(), units_for(idle / 2));
   if (most < least) return {};
-  const std::size_t afforded = units_for(ledger.free_for_work() - round_trip);
+  const std::size_t afforded = units_for(ledger.free_for_work() - trip);
   if (afforded < least) {
     saves_until_ = now + std::max(kSecond, 2 * buffer.longest_interval);
     return {};

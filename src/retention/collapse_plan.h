@@ -32,6 +32,8 @@ class CollapsePlan {
   /// Whether most of the pages are ordinary ones.
   static bool is_dear(std::size_t pages, std::size_t entries) { return entries > pages / 8; }
 
+  /// The device has registered.
+  void registers() { ++registrations_; }
   /// The buffer's region is kept from now on, only because it would be dear to have it back.
   void kept_as_dear(Buffer& buffer, Time now) const {
     if (collapses() && buffer.collapsing.dear_since == kNotYet) buffer.collapsing.dear_since = now;
@@ -43,10 +45,20 @@ class CollapsePlan {
     buffer.collapsing.dear_since = kNotYet;
   }
 
+  /// A region of the buffer has so many entries: where it was collapsed and is dear, a fork, a protection or
+  /// advice of the program's has undone that, and would again.
+  void look(Buffer& buffer, Time now) const;
   /// Returns how long it takes to collapse the rest of the buffer.
   Duration longest(const Buffer& buffer) const { return cost(rest_of(buffer).bytes()); }
-  /// The part to collapse now, if the buffer will be idle for `idle`; empty: none.
-  Range part(const Buffer& buffer, const Ledger& ledger, const CostEstimates& costs, Duration idle, Time now);
+  /// The part to collapse now, if the buffer will be idle for `idle`; empty: none. `goes`: its region goes in
+  /// any case, so that the round trip is no part of the price.
+  Range part(const Buffer& buffer, const Ledger& ledger, const CostEstimates& costs, Duration idle, Time now,
+             bool goes);
+  /// The buffer's region goes, and is to come back: that is rent, too.
+  void goes_as_dear(Buffer& buffer, const Ledger& ledger, const CostEstimates& costs) const {
+    if (collapses() && is_dear(buffer.pages.pages(), buffer.entries))
+      buffer.collapsing.rent += ledger.worth_of_work(buffer.pages.pages(), round_trip(buffer, costs));
+  }
   /// A buffer is to be bought, and the budget did not afford a stretch of it lately: what else is dear waits.
   bool saves_up(Time now) const { return now < saves_until_; }
   /// The stretch is done. `dear`: a registration of the buffer before it.
@@ -56,6 +68,9 @@ class CollapsePlan {
   void registered(const Buffer& buffer, Duration took);
 
  private:
+  static Duration round_trip(const Buffer& buffer, const CostEstimates& costs) {
+    return costs.deregistration.expected(buffer.entries) + costs.registration.expected(buffer.entries);
+  }
   /// Its units.
   Range units_of(Range pages) const {
     const std::size_t unit = settings_.unit;
@@ -80,6 +95,7 @@ class CollapsePlan {
 
   const Settings settings_;
   double a_byte_ = 550e3 / (2 << 20);  ///< ns; the prior is Linux 6.18's median
+  int registrations_ = 0;
   int in_vain_ = 0;  ///< registrations that were as dear as before, less those that were not
   bool gains_ = true;
   Time saves_until_ = kNotYet;

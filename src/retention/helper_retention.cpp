@@ -28,6 +28,12 @@ std::size_t entries_under(const Region* region, Range pages) {
   const std::size_t all = region->range().pages();
   return std::max<std::size_t>(1, (entries * pages.pages() + all - 1) / all);
 }
+
+/// Returns how long the helper and the buffer, whose collapse takes so long, will be idle.
+Duration idle_for_collapse(const RegistrationPlan& plan, Duration longest, const Estimate& next, Time now) {
+  if (longest == 0) return 0;
+  return std::min({next.early, next.time, plan.free_until(longest / kLateCollapse)}) - now;
+}
 }  // namespace
 
 HelperRetention::HelperRetention(Domain& domain, Predictor& predictor, CostEstimates& costs,
@@ -87,6 +93,7 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
   const bool late =
       buffer.reused && (lease.outcome == runlog::Outcome::miss || lease.outcome == runlog::Outcome::wait);
   score_.late += late;
+  if (lease.outcome == runlog::Outcome::miss) collapse_.registers();
   buffer.late = late;
   if (lease.outcome == runlog::Outcome::bounced) out_of_room_ = time;
   note_use(id, lease, region);
@@ -259,20 +266,26 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
       out_of_room_ != kNotYet && now - out_of_room_ < std::max(ledger_.patience(buffer), kShortage);
   const bool saves_up =
       collapse_.saves_up(now) && CollapsePlan::is_dear(pages, entries) && next.time != kNever;
+  const bool may_collapse = collapse_.collapses() && alone && next.time != kNever && !is_short;
+  if (may_collapse) collapse_.look(buffers_[id], now);
+  const Duration idle = idle_for_collapse(plan_, may_collapse ? collapse_.longest(buffer) : 0, next, now);
+  action.buffer = id;
   if (short_of_room || refused || saves_up || !ledger_.affords(pages, entries, next, now)) {
-    if (collapse_.collapses() && !short_of_room && alone && next.time != kNever) {
+    if (may_collapse && !short_of_room) {
       collapse_.kept_as_dear(buffers_[id], now);
-      const Time free_until = plan_.free_until(collapse_.longest(buffer) / kLateCollapse);
-      const Duration idle = std::min({next.early, next.time, free_until}) - now;
-      action.buffer = id;
-      action.collapse = is_short ? Range{} : collapse_.part(buffer, ledger_, costs_, idle, now);
+      action.collapse = collapse_.part(buffer, ledger_, costs_, idle, now, false);
       if (!action.collapse.empty() && claim(ref, after, action)) return true;
       action.collapse = {};
     }
     keep(id, after, now, too_dear ? ledger_.enough_at(ref, kExperiment) : next.time);
     return false;
   }
-  if (claim(ref, after, action)) return true;
+  if (may_collapse) action.collapse = collapse_.part(buffer, ledger_, costs_, idle, now, true);
+  if (claim(ref, after, action)) {
+    if (may_collapse) collapse_.goes_as_dear(buffers_[id], ledger_, costs_);
+    return true;
+  }
+  action.collapse = {};
   // It is in use, and its release brings it back; or the budget refused it.
   if (ref.current() && ref.region->word.load().idle()) {
     if (alone) collapse_.kept_as_dear(buffers_[id], now);

@@ -28,13 +28,13 @@ class CollapseDecisions : public RetentionTest {
     make({.unit = kUnit});
   }
 
-  void make(CollapsePlan::Settings collapse) {
+  void make(CollapsePlan::Settings collapse, std::size_t others = 40) {
     HelperRetention::Settings settings;
     settings.budget = &time_budget;
     settings.collapse = collapse;
     who = std::make_unique<HelperRetention>(domain, told, costs, settings);
     // The buffer's memory is worth little beside so much other.
-    for (std::size_t i = 1; i <= 40; ++i) {
+    for (std::size_t i = 1; i <= others; ++i) {
       use(*who, virtual_pages(i * 5000 + kUnit, 5000), kStart);
       for (auto action = who->next(kStart); action.kind != Kind::sleep; action = who->next(kStart))
         gone(action, kStart);
@@ -83,6 +83,20 @@ TEST_F(CollapseDecisions, ABufferGoesOnceItsRentHasPaidForIt) {
   EXPECT_EQ(uses_until_collapse(buffer, action, 20), 0) << "it is done";
 }
 
+TEST_F(CollapseDecisions, NothingIsCollapsedBeforeTheDeviceHasRegisteredTwice) {
+  for (const std::size_t others : {0, 1}) {
+    make({.unit = kUnit}, others);
+    const Duration reserved = 20 * kMillisecond + now / 100;
+    time_budget.reserve_beyond(reserved);
+    Retention::Action action;
+    ASSERT_EQ(uses_until_collapse(buffer, action, 100), 0);
+    time_budget.give_back(reserved);
+    ASSERT_EQ(uses_until_collapse(buffer, action, 2), 1);
+    EXPECT_EQ(action.collapse.empty(), others == 0);
+    gone(action, now);
+  }
+}
+
 TEST_F(CollapseDecisions, OnlyWholeRegionsWhereAnOrdinaryPageMakesThemDear) {
   make({.unit = kUnit, .whole_regions = true});
   Retention::Action action;
@@ -94,6 +108,36 @@ TEST_F(CollapseDecisions, ElseTheUnitsWithin) {
   Retention::Action action;
   EXPECT_GT(uses_until_collapse(virtual_pages(1, kPages), action), 0);
   EXPECT_EQ(action.collapse, virtual_pages(kUnit / 4096, kPages - kUnit / 4096));
+}
+
+TEST_F(CollapseDecisions, ARegionThatGoesAnywayIsCollapsedOnceItsTripsHavePaidForIt) {
+  Retention::Action action;
+  for (int trips = 1; trips <= 10; ++trips) {
+    now += kSecond;
+    time_budget.advance(now);
+    told.next = now + 100 * kSecond;
+    use(*who, buffer, now);
+    action = who->next(now);
+    ASSERT_EQ(action.kind, Kind::deregister) << "it pays to let this one go alone";
+    if (!action.collapse.empty()) {
+      // 4 units of 550 us are paid by four round trips of .65 ms.
+      EXPECT_EQ(trips, 1 + 4);
+      EXPECT_EQ(action.collapse, buffer);
+      return;
+    }
+    gone(action, now);
+  }
+  FAIL() << "it is never collapsed";
+}
+
+TEST_F(CollapseDecisions, WhatAForkHasUndoneIsMadeAgainAfterAMinute) {
+  Retention::Action action;
+  ASSERT_GT(uses_until_collapse(buffer, action), 0);
+  gone(action, now, {buffer.bytes(), 2 * kMillisecond});
+  // The device still counts each page.
+  ASSERT_EQ(uses_until_collapse(buffer, action, 20), 0);
+  now += 60 * kSecond;
+  EXPECT_GT(uses_until_collapse(buffer, action, 40), 0);
 }
 
 TEST_F(CollapseDecisions, ARefusalIsTriedAgainAfterAMinuteAndThenTwo) {
