@@ -92,7 +92,7 @@ Check check_hugepages() {
 
 constexpr const char* kSmallPages = "registering 4 KiB pages takes ten times as long as 2 MiB pages";
 
-/// Why the helper makes none here; empty: it may.
+/// Why `--hugepages auto` makes none here; empty: it may.
 std::string no_collapse_text() {
   switch (collapse_bar()) {
     case CollapseBar::none:
@@ -102,7 +102,7 @@ std::string no_collapse_text() {
     case CollapseBar::never:
       return "an administrator has switched them off";
     case CollapseBar::large:
-      return fmt::format("one has {}, and the helper makes none above 32 MiB",
+      return fmt::format("one has {}, and none above 32 MiB is made",
                          bytes_text(static_cast<double>(transparent_page_size())));
     case CollapseBar::switched_off:
       return "they are switched off for this process and its children (prctl)";
@@ -116,10 +116,9 @@ Check check_transparent_hugepages() {
   const std::string mode = chosen_word(read_text("/sys/kernel/mm/transparent_hugepage/enabled"));
   if (mode.empty()) return {"transparent hugepages", "not supported by this kernel", {}};
   const std::string none = no_collapse_text();
-  const std::string text = fmt::format(
-      "mode {}: {}", mode,
-      none.empty() ? "the helper turns idle buffers into them" : "the helper makes none: " + none);
-  if (none.empty() || mode == "always") return {"transparent hugepages", text, {}};
+  const std::string text = fmt::format("mode {}; `--hugepages auto` {}", mode,
+                                       none.empty() ? "turns idle buffers into them" : "makes none: " + none);
+  if (mode == "always") return {"transparent hugepages", text, {}};
   if (mode == "madvise")
     return {"transparent hugepages", text,
             Cure{Gain::time, kSmallPages, Who::user,
