@@ -86,7 +86,7 @@ static unsigned long in_hugepages(void) {
 int main(int argc, char** argv) {
   const double until = now() + (argc > 1 ? atof(argv[1]) : 60);
   const long cores = sysconf(_SC_NPROCESSORS_ONLN);
-  pthread_t thread;
+  pthread_t thread, writer;
   pinion_domain* domain;
   int children = 0, kept = 0;
   for (int b = 0; b < BUFFERS; ++b) {
@@ -96,7 +96,7 @@ int main(int argc, char** argv) {
   check(pinion_start(NULL), "start");
   check(pinion_domain_open("pin", NULL, &domain), "domain");
   for (long i = 1; i < cores; ++i) pthread_create(&thread, NULL, burn, NULL);
-  pthread_create(&thread, NULL, write_all, NULL);
+  pthread_create(&writer, NULL, write_all, NULL);
   for (int turn = 0; now() < until; ++turn) {
     pinion_lease lease = PINION_LEASE_INIT;
     check(pinion_acquire(domain, buffers[turn % BUFFERS], BYTES, 1, &lease), "acquire");
@@ -109,7 +109,7 @@ int main(int argc, char** argv) {
     if (in_hugepages() >= 2ul * BUFFERS * BYTES / 3 / 1024) break;
   }
   atomic_store(&done, 1);
-  usleep(100000);
+  pthread_join(writer, NULL);
   printf("%lu MiB in hugepages, %s, %d of %d children\n", in_hugepages() / 1024,
          whole() ? "whole" : "NOT whole", kept, children);
   return !whole() || kept != children;

@@ -188,16 +188,17 @@ grep 'cannot all be seen' "$work/err" && fail "code past libc in an MPI program"
 report_says "auto, refused" 'r.acquires.hits > r.acquires.misses'
 [ -n "$suffix" ] || expect auto "$work/refuse" "$none_kept"
 
-# Leave-pinned needs the code read, too, so that is no loss: of 256 MiB, on one core for both ranks and helpers.
+# Leave-pinned needs the code read, too, so that is no loss: of 256 MiB, on one core for both ranks and helpers. A loss there counts
+# four times the helper's CPU (TimeBudget::delay_of).
 if [ -z "$suffix" ]; then
   printf '.text\n.fill 0x10000000, 1, 0x90\n.section .note.GNU-stack,"",%%progbits\n' >"$work/code.s"
   cc -shared -nostdlib -o "$work/libcode.so" "$work/code.s" || fail "cannot make the code"
   (
     taskset -pc "$(taskset -pc $$ | sed 's/.*: //; s/[,-].*//')" $BASHPID >/dev/null
-    LD_PRELOAD=$work/libcode.so under "--device emulated --minimum-gain 1G" 2 "$build/bin/examples/figure1" --iterations 40
+    LD_PRELOAD=$work/libcode.so under "--device emulated --minimum-gain 1G" 2 "$build/bin/examples/figure1" --iterations 10
   ) || fail "256 MiB of code: status $?: $(cat "$work/out" "$work/err")"
   report_says "256 MiB of code" 'r.helper_cpu_seconds > 0.01'
-  report_says "256 MiB of code" 'max(rank.time_budget.by_helper_seconds for rank in r.per_rank) < r.helper_cpu_seconds / 2'
+  report_says "256 MiB of code" 'max(rank.time_budget.by_helper_seconds for rank in r.per_rank) < r.helper_cpu_seconds'
 fi
 
 exit $((failures > 0))
