@@ -16,33 +16,6 @@ constexpr int kCellBits = std::countr_zero(kLeastRegistered);
 static_assert(std::has_single_bit(kLeastRegistered));
 Address cell_of(Range piece) { return piece.begin >> kCellBits; }
 
-/// Puts many pieces in the order of their cells, by radix.
-void sort_by_cell(std::vector<Range>& pieces, std::vector<Range>& other) {
-  constexpr int kDigitBits = 11;
-  constexpr std::size_t kDigits = std::size_t{1} << kDigitBits;
-  const auto [least, most] = std::minmax_element(pieces.begin(), pieces.end(),
-                                                 [](Range a, Range b) { return cell_of(a) < cell_of(b); });
-  const Address first = cell_of(*least), span = cell_of(*most) - first;
-  other.resize(pieces.size());
-  for (int shift = 0; shift < 64 && span >> shift != 0; shift += kDigitBits) {
-    std::array<std::size_t, kDigits> place{};
-    const auto digit = [=](Range piece) { return ((cell_of(piece) - first) >> shift) % kDigits; };
-    for (const Range piece : pieces) ++place[digit(piece)];
-    std::size_t next = 0;
-    for (std::size_t& count : place) next += std::exchange(count, next);
-    for (const Range piece : pieces) other[place[digit(piece)]++] = piece;
-    pieces.swap(other);
-  }
-}
-
-void sort(std::vector<Range>& pieces, std::vector<Range>& other) {
-  constexpr std::size_t kMany = 256;
-  const auto before = [](Range a, Range b) { return a.begin < b.begin; };
-  if (std::is_sorted(pieces.begin(), pieces.end(), before)) return;
-  if (pieces.size() < kMany) return std::sort(pieces.begin(), pieces.end(), before);
-  sort_by_cell(pieces, other);
-}
-
 /// extend(), where a piece of the run's own cell may begin before it.
 bool join(Range& run, Range piece) {
   if (cell_of(piece) != cell_of(run)) return extend(run, piece);
@@ -51,6 +24,35 @@ bool join(Range& run, Range piece) {
 }
 
 }  // namespace
+
+/// Puts many pieces in the order of their cells, by radix.
+void BatchPieces::sort_by_cell(Room& room) {
+  auto& [pieces, sorted, blocks, places] = room;
+  const auto [least, most] = std::minmax_element(pieces.begin(), pieces.end(),
+                                                 [](Range a, Range b) { return cell_of(a) < cell_of(b); });
+  const Address first = cell_of(*least), span = cell_of(*most) - first;
+  sorted.resize(pieces.size());
+  for (int shift = 0; shift < 64 && span >> shift != 0; shift += kDigitBits) {
+    places.fill(0);
+    const auto digit = [=, digits = places.size()](Range piece) {
+      return ((cell_of(piece) - first) >> shift) % digits;
+    };
+    for (const Range piece : pieces) ++places[digit(piece)];
+    std::size_t next = 0;
+    for (std::size_t& count : places) next += std::exchange(count, next);
+    for (const Range piece : pieces) sorted[places[digit(piece)]++] = piece;
+    pieces.swap(sorted);
+  }
+}
+
+void BatchPieces::sort(Room& room) {
+  constexpr std::size_t kMany = 256;
+  std::vector<Range>& pieces = room.pieces;
+  const auto before = [](Range a, Range b) { return a.begin < b.begin; };
+  if (std::is_sorted(pieces.begin(), pieces.end(), before)) return;
+  if (pieces.size() < kMany) return std::sort(pieces.begin(), pieces.end(), before);
+  sort_by_cell(room);
+}
 
 constinit std::atomic<BatchPieces::Room*> BatchPieces::spare_{nullptr};
 
@@ -77,10 +79,10 @@ void BatchPieces::add(const Block& block, std::size_t side) {
 }
 
 std::span<Block> BatchPieces::blocks() {
-  auto& [pieces, sorted, blocks] = *room_;
-  sort(pieces, sorted);
+  sort(*room_);
+  std::vector<Block>& blocks = room_->blocks;
   Range run;
-  for (const Range piece : pieces) {
+  for (const Range piece : room_->pieces) {
     if (!run.empty() && join(run, piece)) continue;
     if (!run.empty()) blocks.push_back(run);
     run = piece;

@@ -38,10 +38,15 @@ class BatchPieces {
   std::span<Block> blocks();
 
  private:
+  /// How many digits the sort tells apart at a time, as a power of two.
+  static constexpr int kDigitBits = 11;
   struct Room {
     std::vector<Range> pieces, sorted;
     std::vector<Block> blocks;
+    std::array<std::size_t, std::size_t{1} << kDigitBits> places;  ///< a thread's stack may have no room
   };
+  static void sort(Room& room);
+  static void sort_by_cell(Room& room);
   /// Room of an earlier batch; null: there is none, or another one has it.
   static constinit std::atomic<Room*> spare_;
 
