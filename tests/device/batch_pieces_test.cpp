@@ -99,16 +99,19 @@ TEST(BatchPieces, OfTheNextBatchHaveTheRoomOfTheLastOne) {
       pieces.add(Range{4 * i * kLeastRegistered + 1, 4 * i * kLeastRegistered + 100});
     EXPECT_EQ(pieces.blocks().size(), count);
   };
+  const BatchPieces first;
+  {
+    BatchPieces second;
+    second.add(Range{1, 2});
+    EXPECT_EQ(second.blocks().size(), 1u) << "each has room of its own";
+  }
   batch(10'000);
   const std::size_t kept = ::mallinfo2().uordblks + ::mallinfo2().hblkhd;
   batch(10'000);
+  if (kept == 0) GTEST_SKIP() << "a sanitizer's allocator counts nothing";
   EXPECT_EQ(::mallinfo2().uordblks + ::mallinfo2().hblkhd, kept);
   batch(1'000'000);
   EXPECT_LT(::mallinfo2().uordblks + ::mallinfo2().hblkhd, kept) << "megabytes go back";
-  const BatchPieces first;
-  BatchPieces second;
-  second.add(Range{1, 2});
-  EXPECT_EQ(second.blocks().size(), 1u) << "each has room of its own";
 }
 
 }  // namespace
