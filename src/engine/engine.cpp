@@ -1,14 +1,12 @@
 #include "engine/engine.h"
 
-#include <sched.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cstdlib>
 
-#include "base/futex.h"
 #include "base/held_signals.h"
+#include "base/lock_calls.h"
 #include "base/preemption.h"
 #include "base/warning.h"
 #include "callsite/python_place.h"
@@ -86,12 +84,7 @@ void make_later_calls(const Options& options) {
   static_cast<void>(thread_cpu_now());
   static_cast<void>(executable_path());
   if (acts_at_start(options) != Acts::measured) mapped_pages().question_file();
-  // Threads that meet one another at a lock make these.
-  ::sched_yield();
-  const timespec refused{0, -1};
-  ::nanosleep(&refused, nullptr);
-  std::atomic<std::uint32_t> nobody{0};
-  futex_wake(nobody, 1);
+  make_lock_calls();
 }
 
 }  // namespace

@@ -1,9 +1,7 @@
 #include "placement/kernel_pages.h"
 
-#include <linux/futex.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
-#include <time.h>
 
 #include <algorithm>
 #include <atomic>
@@ -11,6 +9,7 @@
 #include <cstdio>
 #include <string>
 
+#include "base/lock_calls.h"
 #include "monitor/mapping_reader.h"
 #include "monitor/memory_events.h"
 #include "monitor/own_process.h"
@@ -97,12 +96,7 @@ void make_later_calls_unseen() {
   make_plain_unseen({}, false);
   unlock_unseen({});
   move_unseen({}, {});
-  // Threads that meet one another at a mutex make these.
-  raw_system_call(SYS_sched_yield, {});
-  const timespec refused{0, -1};
-  raw_system_call(SYS_nanosleep, arguments_of(&refused, 0L));
-  std::uint32_t nobody = 0;
-  raw_system_call(SYS_futex, arguments_of(&nobody, FUTEX_WAKE_PRIVATE, 1));
+  make_lock_calls();
 }
 
 void unlock_unseen(Range range) { raw_system_call(SYS_munlock, arguments_of(range.begin, range.bytes())); }
