@@ -1,9 +1,7 @@
 #include "base/lock_calls.h"
 
 #include <sched.h>
-#include <sys/syscall.h>
 #include <time.h>
-#include <unistd.h>
 
 #include <atomic>
 #include <cstdint>
@@ -15,8 +13,7 @@ namespace pinion {
 void make_lock_calls() {
   ::sched_yield();
   const timespec refused{0, -1};
-  ::nanosleep(&refused, nullptr);  // is clock_nanosleep
-  ::syscall(SYS_nanosleep, &refused, nullptr);
+  ::nanosleep(&refused, nullptr);
   std::atomic<std::uint32_t> nobody{0};
   futex_wake(nobody, 1);
 }

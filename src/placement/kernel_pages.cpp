@@ -2,6 +2,7 @@
 
 #include <sys/mman.h>
 #include <sys/syscall.h>
+#include <time.h>
 
 #include <algorithm>
 #include <atomic>
@@ -97,6 +98,8 @@ void make_later_calls_unseen() {
   unlock_unseen({});
   move_unseen({}, {});
   make_lock_calls();
+  const timespec refused{0, -1};
+  raw_system_call(SYS_nanosleep, arguments_of(&refused, 0L));
 }
 
 void unlock_unseen(Range range) { raw_system_call(SYS_munlock, arguments_of(range.begin, range.bytes())); }

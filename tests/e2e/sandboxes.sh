@@ -50,7 +50,7 @@ check() {
     sort -u "$work/plain.all" "$work/under.before" >"$work/list"
     comm -13 "$work/list" "$work/under.all" >"$work/late"
     # Only threads that meet one another make these, so few runs see them.
-    for call in sched_yield futex clock_nanosleep nanosleep; do
+    for call in sched_yield futex clock_nanosleep $mutex; do
       grep -q " $call\$" "$work/under.before" || fail "$what $options $way: not made at the start: $call"
     done
     [ -s "$work/late" ] && fail "$what $options $way: made for the first time after the start: $(cut -d ' ' -f 2 "$work/late" | paste -sd ' ')"
@@ -63,7 +63,7 @@ check() {
   at_work "$what $options landlock"
 }
 
-launch=() preload=
+launch=() preload= mutex=
 gcc -O1 -I"$here/../../include" "$here/sandboxed.c" -o "$work/api" -L"$build/lib" -Wl,-rpath,"$build/lib" -lpinion -pthread || exit 1
 # This program is never without Pinion: beside the calls before its sandbox it prints, ends, and has System V memory.
 strace -n -o "$work/echo" echo >/dev/null
@@ -77,7 +77,7 @@ for options in device=pin device=pin,retention=on-demand device=pin,monitor=user
 done
 # Large blocks in hugepages and in the arena.
 placed=(hugepages=heap preregister=64M,preregister-mmaps=1M hugepages=heap,preregister=64M)
-preload="LD_PRELOAD=$build/lib/libpinion-heap.so:$build/lib/libpinion-preload.so"
+preload="LD_PRELOAD=$build/lib/libpinion-heap.so:$build/lib/libpinion-preload.so" mutex=nanosleep
 for options in "${placed[@]}"; do
   check "C API:" "device=pin,$options" "$work/api"
 done
@@ -85,12 +85,12 @@ done
 for family in openmpi mpich; do
   command -v "mpicc.$family" >/dev/null && command -v "mpirun.$family" >/dev/null || continue
   "mpicc.$family" -O1 -DWITH_MPI "$here/sandboxed.c" -o "$work/$family" -pthread || continue
-  launch=("mpirun.$family" -n 1) preload="LD_PRELOAD=$build/lib/libpinion-preload.so"
+  launch=("mpirun.$family" -n 1) preload="LD_PRELOAD=$build/lib/libpinion-preload.so" mutex=
   traced plain "$work/$family" '' thread
   for options in device=pin device=auto device=pin,retention=on-demand; do
     check "$family:" "$options" "$work/$family"
   done
-  preload="LD_PRELOAD=$build/lib/libpinion-heap.so:$build/lib/libpinion-preload.so"
+  preload="LD_PRELOAD=$build/lib/libpinion-heap.so:$build/lib/libpinion-preload.so" mutex=nanosleep
   for options in "${placed[@]}"; do
     check "$family:" "device=pin,$options" "$work/$family" thread
   done
@@ -99,7 +99,7 @@ done
 # The verbs front starts with the first registration.
 if [ -e "$build/tests/verbs/libibverbs.so.1" ]; then
   gcc -O1 -DWITH_VERBS "$here/sandboxed.c" -o "$work/verbs" "$build/tests/verbs/libibverbs.so.1" -Wl,-rpath,"$build/tests/verbs" -pthread || exit 1
-  launch=() preload="LD_PRELOAD=$build/lib/libpinion-preload.so"
+  launch=() preload="LD_PRELOAD=$build/lib/libpinion-preload.so" mutex=
   traced plain "$work/verbs" '' thread
   for options in front=verbs,remote-keys=shared front=verbs,remote-keys=shared,retention=on-demand; do
     check "verbs:" "$options" "$work/verbs"
