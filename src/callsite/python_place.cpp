@@ -11,6 +11,7 @@
 #include <cstring>
 #include <string_view>
 
+#include "base/own_loading.h"
 #include "base/range.h"
 #include "monitor/own_process.h"
 
@@ -206,7 +207,7 @@ bool look_up(const char* name, Pointer& pointer) {
 bool keep_mapped(void* (*function)()) {
   Dl_info info{};
   if (::dladdr(reinterpret_cast<void*>(function), &info) == 0) return false;
-  ::dlopen(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+  load_library(info.dli_fname, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
   return true;
 }
 

@@ -1,7 +1,8 @@
 #include "engine/acts.h"
 
-#include <dlfcn.h>
+#include <string_view>
 
+#include "base/loaded_objects.h"
 #include "device/node_devices.h"
 
 namespace pinion {
@@ -12,9 +13,10 @@ Acts acts_at_start(const Options& options) {
 }
 
 bool gpu_driver_is_loaded() {
-  void* const driver = ::dlopen("libcuda.so.1", RTLD_LAZY | RTLD_NOLOAD);
-  if (driver != nullptr) ::dlclose(driver);
-  return driver != nullptr;
+  return for_each_loaded_object([](const LoadedObject& object) {
+    const std::string_view file = object.file();
+    return file.substr(file.rfind('/') + 1).starts_with("libcuda.so");
+  });
 }
 
 bool may_act_below(const Options& options) {

@@ -13,6 +13,7 @@
 #include <string>
 #include <string_view>
 
+#include "base/own_loading.h"
 #include "engine/acts.h"
 #include "engine/engine_options.h"
 #include "intercept/same_build.h"
@@ -76,7 +77,7 @@ bool has_string(const std::string& file, std::string_view word) {
 bool is_known(const std::string& name) {
   constexpr std::string_view kInfiniBand = "UCX_IB_";
   if (!name.starts_with(kInfiniBand)) return true;
-  void* const loaded = ::dlopen("libuct.so.0", RTLD_LAZY | RTLD_NOLOAD);
+  void* const loaded = load_library("libuct.so.0", RTLD_LAZY | RTLD_NOLOAD);
   if (loaded == nullptr) return true;
   link_map* map = nullptr;
   std::string directory;

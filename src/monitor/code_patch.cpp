@@ -277,6 +277,10 @@ Error CodePatch::aim(void* function) {
   displaced_target_ = jump_target(entry_);
   offset_ = displaced_target_ == nullptr ? landing_pad_bytes(entry_) : 0;
   if (offset_ > 0) displaced_target_ = jump_target(entry_ + offset_);
+  if (const std::size_t ours = level_at_entry(); ours < kLevels && !is_applied()) {
+    used_.store(ours + 1, std::memory_order_release);
+    applied_.store(true, std::memory_order_release);
+  }
   const std::size_t wanted = offset_ + kBranchBytes;
   const std::size_t room = displaced_target_ == nullptr ? room_at(entry_, symbol->st_size, wanted) : wanted;
   if (reinterpret_cast<Address>(entry_) % kAlignment != 0 || room < wanted) {

@@ -32,9 +32,10 @@ std::size_t landing_pad_bytes(const std::byte* code);
 class CodePatch {
  public:
   /// Chooses where to patch `function`: behind a landing pad (endbr64, bti), or on a jump that other code
-  /// has put there. Changes nothing. May be called again after the patch was overwritten. It then accepts
-  /// only the function's own code and jumps of a known form. EAGAIN: other code holds the function while it
-  /// patches.
+  /// has put there. Changes no code. May be called again after the patch was overwritten. It then accepts
+  /// only the function's own code and jumps of a known form. A branch of ours that lies there counts as
+  /// applied: a thread of the parent's has put it there when this process was forked, or others put it back.
+  /// EAGAIN: other code holds the function while it patches.
   Error aim(void* function);
 
   /// The target of another library's jump at the entry, after aim(); null if there is none.

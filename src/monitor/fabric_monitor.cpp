@@ -20,6 +20,7 @@
 #include <vector>
 
 #include "base/held_signals.h"
+#include "base/own_loading.h"
 #include "base/process_mutex.h"
 #include "monitor/memory_events.h"
 #include "monitor/own_threads.h"
@@ -160,7 +161,7 @@ void* hold_libfabric(const void* function) {
   Dl_info info{};
   const char* name = "libfabric.so.1";
   if (function != nullptr && dladdr(function, &info) != 0) name = info.dli_fname;
-  return dlopen(name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+  return load_library(name, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
 }
 
 /// The hooks of libc, which may serve a run already. The error lists the changes that they miss.

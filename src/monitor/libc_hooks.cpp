@@ -237,12 +237,16 @@ const Error& prepared() {
 
 /// Puts our patch at the function's entry, in front of any jump there.
 Error put_in_place(Hook& hook) REQUIRES(control) {
-  if (hook.patch.in_place()) return {};
+  if (hook.patch.in_place() && hook.entry.load() != nullptr) return {};
   if (c_library_function("munmap") == nullptr) return Error::make(ENOENT, "the program has no libc.so.6");
   void* const function = c_library_function(hook.name);
   if (function == nullptr) return Error::make(ENOSYS, "this libc has no %s", hook.name);
   if (Error error = hook.patch.aim(function)) return error;
-  if (hook.patch.in_place()) return {};  // others have put back what they displaced
+  if (hook.patch.in_place()) {  // others have put back what they displaced, or a parent's thread was here
+    expect_exposure_of(hook.patch.pages());
+    hook.entry.store(function, std::memory_order_release);
+    return {};
+  }
   // The entry of syscall() keeps no frame in which to remember that a call is on its way: were theirs called
   // next, and ours known to it as the original, calls would go round for ever.
   if (&hook == &hooks[kSyscall] && hook.patch.displaced_target() != nullptr)

@@ -1,7 +1,5 @@
 #include "monitor/own_calls.h"
 
-#include <dlfcn.h>
-#include <gnu/lib-names.h>
 #include <pthread.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
@@ -19,6 +17,7 @@
 #include <string_view>
 #include <vector>
 
+#include "base/loaded_objects.h"
 #include "base/plain_file.h"
 #include "base/process_mutex.h"
 #include "base/range.h"
@@ -85,10 +84,7 @@ const CodeMapping* mapping_of(const std::vector<CodeMapping>& mappings, const vo
 /// Asked once, at the start of the first run: a thread that holds the dynamic linker's lock may wait for the
 /// mutex under which this is called.
 const void* libc_code() {
-  static const void* const code = [] {
-    void* const libc = dlopen(LIBC_SO, RTLD_LAZY | RTLD_NOLOAD);
-    return libc == nullptr ? nullptr : dlsym(libc, "munmap");
-  }();
+  static const void* const code = c_library_function("munmap");
   return code;
 }
 

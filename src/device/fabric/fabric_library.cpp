@@ -7,6 +7,7 @@
 #include <array>
 #include <cerrno>
 
+#include "base/own_loading.h"
 #include "device/optional_library.h"
 
 namespace pinion {
@@ -46,7 +47,7 @@ class KeptHandlers {
 OptionalLibrary<FabricLibrary> load() {
   OptionalLibrary<FabricLibrary> loaded;
   const KeptHandlers handlers;
-  void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  void* const library = load_library(kLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr) {
     loaded.error = Error::make(ENOENT, "libfabric cannot be loaded (%s); Debian: libfabric1", ::dlerror());
     return loaded;

@@ -22,6 +22,7 @@ bool OwnVerbsCall::now() { return OpenFrame::is_inside(note()); }
 #include <new>
 
 #include "base/loaded_objects.h"
+#include "base/own_loading.h"
 #include "device/optional_library.h"
 
 namespace pinion {
@@ -45,7 +46,7 @@ void for_each_function(VerbsLibrary& verbs, Find find) {
 
 OptionalLibrary<VerbsLibrary> load() {
   OptionalLibrary<VerbsLibrary> loaded;
-  void* const library = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL);
+  void* const library = load_library(kLibrary, RTLD_NOW | RTLD_LOCAL);
   if (library == nullptr) {
     loaded.error = Error::make(
         ENOENT, "libibverbs cannot be loaded (%s); Debian: libibverbs1 ibverbs-providers", ::dlerror());
@@ -143,7 +144,7 @@ const VerbsLibrary* verbs_library_behind(const void* code) {
 const VerbsLibrary* verbs_library(Error& error) { return load_once<VerbsLibrary, load>(error); }
 
 const VerbsLibrary* loaded_verbs_library(Error& error) {
-  void* const there = ::dlopen(kLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
+  void* const there = load_library(kLibrary, RTLD_NOW | RTLD_LOCAL | RTLD_NOLOAD);
   if (there == nullptr) {
     error = Error::make(ENOENT,
                         "%s is not loaded in this process: a protection domain of a libibverbs inside "

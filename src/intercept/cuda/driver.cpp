@@ -7,6 +7,7 @@
 #include <string_view>
 
 #include "base/loaded_objects.h"
+#include "base/own_loading.h"
 #include "base/warning.h"
 #include "intercept/definitions.h"
 
@@ -55,7 +56,7 @@ bool has_driver() {
     return false;
   }
   // It stays loaded: the wrappers lead into it.
-  static_cast<void>(::dlopen(library.file.data(), RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE));
+  static_cast<void>(load_library(library.file.data(), RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE));
   const Driver* none = nullptr;
   if (g_complete.compare_exchange_strong(none, filled.get(), std::memory_order_acq_rel))
     static_cast<void>(filled.release());

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <string_view>
 
+#include "base/own_loading.h"
 #include "base/process.h"
 #include "base/warning.h"
 #include "engine/engine_options.h"
@@ -80,7 +81,7 @@ const Front* front_of(const void* code) {
     return nullptr;
   }
   // It stays loaded: the entries lead into it.
-  void* const library = ::dlopen(file, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
+  void* const library = load_library(file, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
   const Front* const front = library != nullptr ? front_for(library) : nullptr;
   if (front != nullptr)
     front->attach(library);

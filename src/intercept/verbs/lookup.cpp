@@ -12,6 +12,7 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "base/own_loading.h"
 #include "intercept/definitions.h"
 #include "intercept/exports.h"
 
@@ -25,7 +26,7 @@ void* preload() {
   void* handle = known.load(std::memory_order_relaxed);
   Dl_info here{};
   if (handle == nullptr && ::dladdr(reinterpret_cast<const void*>(&preload), &here) != 0)
-    known.store(handle = ::dlopen(here.dli_fname, RTLD_LAZY | RTLD_NOLOAD), std::memory_order_relaxed);
+    known.store(handle = load_library(here.dli_fname, RTLD_LAZY | RTLD_NOLOAD), std::memory_order_relaxed);
   return handle;
 }
 

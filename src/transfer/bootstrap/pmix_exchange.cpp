@@ -11,6 +11,7 @@
 
 #include "base/futex.h"
 #include "base/held_signals.h"
+#include "base/own_loading.h"
 #include "device/optional_library.h"
 #include "transfer/bootstrap/pmix_abi.h"
 
@@ -35,7 +36,7 @@ struct PmixLibrary {
 
 OptionalLibrary<PmixLibrary> load() {
   OptionalLibrary<PmixLibrary> loaded;
-  void* const library = ::dlopen("libpmix.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
+  void* const library = load_library("libpmix.so.2", RTLD_NOW | RTLD_LOCAL | RTLD_NODELETE);
   if (library == nullptr) {
     loaded.error = Error::make(ENOENT, "libpmix cannot be loaded (%s); Debian: libpmix2", ::dlerror());
     return loaded;

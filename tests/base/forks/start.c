@@ -25,11 +25,15 @@ static char child_result(void) {
   if (child == 0) {
     const int error = pinion_start(NULL);
     if (error == 0) pinion_stop();
+    if (error != 0) fprintf(stderr, "the child was refused: %s\n", pinion_last_error());
     _exit(error != 0);
   }
   for (int tenths = 0; tenths < 300; ++tenths) {
     int status;
-    if (waitpid(child, &status, WNOHANG) == child) return status == 0 ? 's' : 'e';
+    if (waitpid(child, &status, WNOHANG) == child) {
+      if (WIFSIGNALED(status)) fprintf(stderr, "the child ended by signal %d\n", WTERMSIG(status));
+      return status == 0 ? 's' : 'e';
+    }
     usleep(100000);
   }
   kill(child, SIGKILL);

@@ -52,6 +52,7 @@ class Program {
   Program(const Program&) = delete;
   Program& operator=(const Program&) = delete;
 
+  bool has_begun() const { return thread_ > 0; }
   bool is_traced() const { return traced_; }
   const char* error() const { return std::strerror(error_); }
 
@@ -60,11 +61,11 @@ class Program {
     char letter = 0;
     return ::read(from_, &letter, 1) == 1 ? letter : '\0';
   }
-  /// The answer to a fork. The thread may stand where it has a lock of the C library's, for which the fork
-  /// waits: then it goes on, a stop at a time, until the fork has come.
+  /// The answer to a fork. The thread may stand where it has a lock of the C library's, or loads a library
+  /// (base/own_loading.h), for which the fork waits: then it goes on, stop by stop, until the fork has come.
   char answer_to_fork() {
     pollfd answered{from_, POLLIN, 0};
-    while (::poll(&answered, 1, 500) == 0)
+    for (int patience = 500; ::poll(&answered, 1, patience) == 0; patience = 1)
       if (traced_) step();
     return answer();
   }
@@ -91,6 +92,7 @@ TEST(StartAtFork, ChildrenStartWhereverTheirParentsThreadStands) {
   int forks = 0;
   for (int at = 1;; at += stride) {
     Program program;
+    ASSERT_TRUE(program.has_begun());
     if (!program.is_traced()) GTEST_SKIP() << "threads may not be traced here: " << program.error();
     program.say('g');
     int steps = 0;
