@@ -283,9 +283,15 @@ TEST(SettledRegions, ARunOfTheProcessHasItsOwn) {
     while (!live.settled()) live.use();
     const runlog::Log log = live.stop();
     EXPECT_EQ(log.live.counters.acquires, live.uses());
-    EXPECT_EQ(log.live.counters.registrations, 1u);
+    EXPECT_GT(log.live.counters.registrations, 0u);
     if (!log.all_events()) continue;
-    EXPECT_GT(std::ranges::count(log.events, runlog::EventKind::lease, &runlog::Event::kind), 0);
+    const auto count = [&](runlog::EventKind kind) {
+      return std::ranges::count(log.events, kind, &runlog::Event::kind);
+    };
+    EXPECT_GT(count(runlog::EventKind::lease), 0);
+    // More than one where the machine was busy, and the buffer idle meanwhile.
+    EXPECT_EQ(static_cast<std::uint64_t>(count(runlog::EventKind::registration)),
+              log.live.counters.registrations);
   }
 }
 
