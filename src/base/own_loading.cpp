@@ -46,7 +46,7 @@ void end_load() {
   g_loads.fetch_sub(1);
 }
 
-[[gnu::constructor]] void watch_forks() {
+[[gnu::constructor]] void hold_forks_off() {
   const auto before = [] {
     g_forks.fetch_add(1);
     wait_for([] { return g_loads.load() == t_loads; });
