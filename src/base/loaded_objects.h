@@ -75,4 +75,8 @@ bool for_each_loaded_object(Visit visit) {
 /// The C library's own function, whatever else the program would find; null where it has none.
 void* c_library_function(const char* name);
 
+/// The size of the function, by the symbol of this name that the function's object has for it; 0: it has
+/// none.
+std::size_t function_bytes(const void* function, const char* name);
+
 }  // namespace pinion

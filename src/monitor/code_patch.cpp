@@ -1,7 +1,5 @@
 #include "monitor/code_patch.h"
 
-#include <dlfcn.h>
-#include <link.h>
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
@@ -9,6 +7,7 @@
 #include <cstring>
 #include <initializer_list>
 
+#include "base/loaded_objects.h"
 #include "base/range.h"
 #include "monitor/system_call.h"
 
@@ -263,14 +262,10 @@ void* jump_target(const std::byte* code) {
 
 #endif
 
-Error CodePatch::aim(void* function) {
-  Dl_info info{};
-  const ElfW(Sym)* symbol = nullptr;
-  if (dladdr1(function, &info, reinterpret_cast<void**>(const_cast<ElfW(Sym)**>(&symbol)), RTLD_DL_SYMENT) ==
-          0 ||
-      symbol == nullptr || info.dli_saddr != function) {
-    return Error::make(ENOENT, "no symbol gives the function's length");
-  }
+Error CodePatch::aim(void* function, const char* name) {
+  // Not by dladdr(), which looks at all symbols of the library: that was most of a start's instructions.
+  const std::size_t bytes = function_bytes(function, name);
+  if (bytes == 0) return Error::make(ENOENT, "no symbol gives the function's length");
   entry_ = static_cast<std::byte*>(function);
   if (is_held(entry_) || is_held(entry_ + landing_pad_bytes(entry_)))
     return Error::make(EAGAIN, "other code is patching the function now");
@@ -282,10 +277,10 @@ Error CodePatch::aim(void* function) {
     applied_.store(true, std::memory_order_release);
   }
   const std::size_t wanted = offset_ + kBranchBytes;
-  const std::size_t room = displaced_target_ == nullptr ? room_at(entry_, symbol->st_size, wanted) : wanted;
+  const std::size_t room = displaced_target_ == nullptr ? room_at(entry_, bytes, wanted) : wanted;
   if (reinterpret_cast<Address>(entry_) % kAlignment != 0 || room < wanted) {
     return Error::make(ENOTSUP, "the function (%zu bytes) has no room for a patch that is one atomic store",
-                       static_cast<std::size_t>(symbol->st_size));
+                       bytes);
   }
   note_restored();
   std::memcpy(before_.data(), entry_, kEntryBytes);

@@ -31,12 +31,12 @@ std::size_t landing_pad_bytes(const std::byte* code);
 
 class CodePatch {
  public:
-  /// Chooses where to patch `function`: behind a landing pad (endbr64, bti), or on a jump that other code
-  /// has put there. Changes no code. May be called again after the patch was overwritten. It then accepts
-  /// only the function's own code and jumps of a known form. A branch of ours that lies there counts as
-  /// applied: a thread of the parent's has put it there when this process was forked, or others put it back.
-  /// EAGAIN: other code holds the function while it patches.
-  Error aim(void* function);
+  /// Chooses where to patch `function`, whose symbol has this name: behind a landing pad (endbr64, bti), or
+  /// on a jump that other code has put there. Changes no code. May be called again after the patch was
+  /// overwritten. It then accepts only the function's own code and jumps of a known form. A branch of ours
+  /// that lies there counts as applied: a thread of the parent's has put it there when this process was
+  /// forked, or others put it back. EAGAIN: other code holds the function while it patches.
+  Error aim(void* function, const char* name);
 
   /// The target of another library's jump at the entry, after aim(); null if there is none.
   void* displaced_target() const { return displaced_target_; }

@@ -241,7 +241,7 @@ Error put_in_place(Hook& hook) REQUIRES(control) {
   if (c_library_function("munmap") == nullptr) return Error::make(ENOENT, "the program has no libc.so.6");
   void* const function = c_library_function(hook.name);
   if (function == nullptr) return Error::make(ENOSYS, "this libc has no %s", hook.name);
-  if (Error error = hook.patch.aim(function)) return error;
+  if (Error error = hook.patch.aim(function, hook.name)) return error;
   if (hook.patch.in_place()) {  // others have put back what they displaced, or a parent's thread was here
     expect_exposure_of(hook.patch.pages());
     hook.entry.store(function, std::memory_order_release);

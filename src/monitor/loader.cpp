@@ -91,7 +91,7 @@ const Error& prepared() {
 Error put_in_place() REQUIRES(control) {
   if (prepared()) return prepared();
   if (patch.in_place()) return {};
-  if (Error error = patch.aim(reinterpret_cast<void*>(debug->r_brk))) return error;
+  if (Error error = patch.aim(reinterpret_cast<void*>(debug->r_brk), "_dl_debug_state")) return error;
   if (patch.in_place()) return {};  // others have put back what they displaced
   displaced.store(reinterpret_cast<void (*)()>(patch.displaced_target()), std::memory_order_release);
   return patch.apply(reinterpret_cast<const void*>(announced));

@@ -87,7 +87,7 @@ bool take_syscall_away() {
     return -1L;
   };
   void* const function = ::dlsym(RTLD_DEFAULT, "syscall");
-  return !patch.aim(function) && !patch.apply(reinterpret_cast<const void*>(theirs));
+  return !patch.aim(function, "syscall") && !patch.apply(reinterpret_cast<const void*>(theirs));
 }
 
 TEST(MonitorChoice, WhereHooksMissWhatTheKernelTellsAutoTakesBoth) {
