@@ -30,7 +30,7 @@ void BounceCharge::charge(ThreadContext& thread, Record& transfer, const Error& 
 double BounceCharge::copy_speed() {
   double known = bytes_per_ns_.load(std::memory_order_relaxed);
   if (known > 0) return known;
-  known = measure_copy_speed();
+  known = known_copy_speed();
   bytes_per_ns_.store(known, std::memory_order_relaxed);
   return known;
 }

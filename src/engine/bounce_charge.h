@@ -21,7 +21,7 @@ class BounceCharge {
 
   void charge(ThreadContext& thread, Record& transfer, const Error& why);
   bool spends_modelled_time() const { return spends_; }
-  /// Bytes per ns; measured by the first caller.
+  /// Bytes per ns; found by the first caller (copy_speed.h).
   double copy_speed();
 
  private:

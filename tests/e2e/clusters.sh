@@ -54,11 +54,12 @@ processes_of() {
   done
 }
 
-# The remains of jobs on the nodes: files and processes. The user's next jobs need not read the code that pinion-code knows.
+# The remains of jobs on the nodes: files and processes. The user's next jobs need neither read the code that pinion-code knows
+# nor measure what pinion-copies knows.
 remains() {
   local node
   for node in "${nodes[@]}"; do
-    on "$node" find /tmp /dev/shm -mindepth 1 -not -path "$work*" -not -path "$build*" -not -name "pinion-code-$(id -u)" | sed "s|^|$node: |"
+    on "$node" find /tmp /dev/shm -mindepth 1 -not -path "$work*" -not -path "$build*" -not -name "pinion-code-$(id -u)" -not -name "pinion-copies-$(id -u)" | sed "s|^|$node: |"
     processes_of "$node" | sed "s|^|$node: |"
   done
 }
