@@ -15,13 +15,12 @@ namespace pinion {
 
 namespace {
 
-int open_regular(const std::string& path, int flags) {
+int open_regular(const std::string& path, int flags, struct stat& status) {
   const int file = ::open(path.c_str(), flags | O_NONBLOCK | O_CLOEXEC);
   if (file < 0) {
     if (errno == ENXIO || errno == EISDIR) errno = EINVAL;  // a socket; a directory
     return -1;
   }
-  struct stat status {};
   int code = ::fstat(file, &status) != 0 ? errno : 0;
   if (code == 0 && !S_ISREG(status.st_mode)) code = EINVAL;
   if (code == 0) return file;
@@ -32,9 +31,19 @@ int open_regular(const std::string& path, int flags) {
 
 }  // namespace
 
-int open_plain_file(const std::string& path, int access) { return open_regular(path, access | O_NOFOLLOW); }
+int open_plain_file(const std::string& path, int access) {
+  struct stat status {};
+  return open_regular(path, access | O_NOFOLLOW, status);
+}
 
-int open_named_file(const std::string& path) { return open_regular(path, O_RDONLY); }
+int open_named_file(const std::string& path) {
+  struct stat status {};
+  return open_named_file(path, status);
+}
+
+int open_named_file(const std::string& path, struct stat& status) {
+  return open_regular(path, O_RDONLY, status);
+}
 
 int create_plain_file(const std::string& path, mode_t mode) {
   return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);

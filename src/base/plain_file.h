@@ -16,8 +16,10 @@ namespace pinion {
 /// with errno: ELOOP for a link, EINVAL for anything else but a regular file.
 int open_plain_file(const std::string& path, int access);
 
-/// Like open_plain_file(), for a file that the user names to be read: a link is followed.
+/// Like open_plain_file(), for a file that the user names to be read: a link is followed. `status` gets the
+/// status of the open file.
 int open_named_file(const std::string& path);
+int open_named_file(const std::string& path, struct stat& status);
 
 /// Creates a file for reading and writing. Returns -1 and EEXIST where something has this name.
 int create_plain_file(const std::string& path, mode_t mode = 0644);

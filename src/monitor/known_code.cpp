@@ -28,12 +28,11 @@ off_t place_of(std::uint64_t fingerprint) {
 
 }  // namespace
 
-std::uint64_t fingerprint_of_code(int file, std::uint64_t offset, std::uint64_t bytes, std::uint64_t reader) {
-  struct stat status {};
+std::uint64_t fingerprint_of_code(int file, const struct stat& status, std::uint64_t offset,
+                                  std::uint64_t bytes, std::uint64_t reader) {
   timespec now{};
   std::uint64_t first_page[512] = {};
-  if (::fstat(file, &status) != 0 || ::clock_gettime(CLOCK_REALTIME, &now) != 0 ||
-      now.tv_sec - status.st_ctim.tv_sec < kSettledSeconds ||
+  if (::clock_gettime(CLOCK_REALTIME, &now) != 0 || now.tv_sec - status.st_ctim.tv_sec < kSettledSeconds ||
       ::pread(file, first_page, sizeof first_page, 0) <= 0)
     return 0;
   std::uint64_t h = reader;

@@ -12,6 +12,8 @@
 // overwrites another costs time.
 #pragma once
 
+#include <sys/stat.h>
+
 #include <cstdint>
 #include <string>
 
@@ -21,7 +23,9 @@ namespace pinion {
 
 /// The fingerprint of `bytes` bytes of the open file from `offset` on, for a reader that has a fingerprint
 /// itself. 0: there is none, as the file has changed too lately for its times to show another change.
-std::uint64_t fingerprint_of_code(int file, std::uint64_t offset, std::uint64_t bytes, std::uint64_t reader);
+/// `status`: the file's.
+std::uint64_t fingerprint_of_code(int file, const struct stat& status, std::uint64_t offset,
+                                  std::uint64_t bytes, std::uint64_t reader);
 
 class KnownCode {
  public:

@@ -129,15 +129,14 @@ class CodeReader {
   std::uint64_t fingerprint(std::uint64_t reader) const {
     // The file's times show no writes of those who share a mapping of code.
     if (file_ < 0 || reader == 0 || !mapping_.is_private) return 0;
-    return fingerprint_of_code(file_, mapping_.offset, mapping_.range.bytes(), reader);
+    return fingerprint_of_code(file_, status_, mapping_.offset, mapping_.range.bytes(), reader);
   }
 
  private:
   /// Reading the file saves page tables. Another file may have the name by now.
-  int open_file() const {
-    const int file = open_named_file(mapping_.path);
-    struct stat status {};
-    if (file < 0 || (::fstat(file, &status) == 0 && status.st_ino == mapping_.inode)) return file;
+  int open_file() {
+    const int file = open_named_file(mapping_.path, status_);
+    if (file < 0 || status_.st_ino == mapping_.inode) return file;
     ::close(file);
     return -1;
   }
@@ -149,6 +148,7 @@ class CodeReader {
   }
 
   const CodeMapping& mapping_;
+  struct stat status_ {};  ///< as the file was opened
   const int file_;
 };
 

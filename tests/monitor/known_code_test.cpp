@@ -133,17 +133,23 @@ TEST_F(KnownCodeTest, WhereFilesMayNotGrowTheProgramGoesOn) {
   });
 }
 
+std::uint64_t fingerprint(int file, std::uint64_t offset, std::uint64_t bytes, std::uint64_t reader) {
+  struct stat status {};
+  ::fstat(file, &status);
+  return fingerprint_of_code(file, status, offset, bytes, reader);
+}
+
 TEST(FingerprintOfCode, TellsStatesPartsAndReadersApart) {
   // Files that have been there for long.
   const int shell = ::open("/bin/sh", O_RDONLY | O_CLOEXEC);
   const int other = ::open("/bin/ls", O_RDONLY | O_CLOEXEC);
-  const std::uint64_t one = fingerprint_of_code(shell, 0, 4096, 1);
+  const std::uint64_t one = fingerprint(shell, 0, 4096, 1);
   ASSERT_NE(one, 0u);
-  EXPECT_EQ(fingerprint_of_code(shell, 0, 4096, 1), one);
-  EXPECT_NE(fingerprint_of_code(shell, 4096, 4096, 1), one);
-  EXPECT_NE(fingerprint_of_code(shell, 0, 8192, 1), one);
-  EXPECT_NE(fingerprint_of_code(shell, 0, 4096, 2), one);
-  EXPECT_NE(fingerprint_of_code(other, 0, 4096, 1), one);
+  EXPECT_EQ(fingerprint(shell, 0, 4096, 1), one);
+  EXPECT_NE(fingerprint(shell, 4096, 4096, 1), one);
+  EXPECT_NE(fingerprint(shell, 0, 8192, 1), one);
+  EXPECT_NE(fingerprint(shell, 0, 4096, 2), one);
+  EXPECT_NE(fingerprint(other, 0, 4096, 1), one);
   ::close(shell);
   ::close(other);
 }
@@ -153,13 +159,13 @@ TEST(FingerprintOfCode, AFileThatHasJustChangedHasNone) {
   const std::string path = directory.path() + "/library.so";
   std::ofstream(path) << std::string(8192, 'x');
   const int file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
-  EXPECT_EQ(fingerprint_of_code(file, 0, 8192, 1), 0u);
+  EXPECT_EQ(fingerprint(file, 0, 8192, 1), 0u);
   // Its time of modification is the program's to choose, its time of change the kernel's.
   const timespec old[] = {{1, 0}, {1, 0}};
   ASSERT_EQ(::futimens(file, old), 0);
-  EXPECT_EQ(fingerprint_of_code(file, 0, 8192, 1), 0u);
+  EXPECT_EQ(fingerprint(file, 0, 8192, 1), 0u);
   ::close(file);
-  EXPECT_EQ(fingerprint_of_code(-1, 0, 8192, 1), 0u);
+  EXPECT_EQ(fingerprint(-1, 0, 8192, 1), 0u);
 }
 
 }  // namespace
