@@ -3,12 +3,18 @@
 # kind. musl's loader knows no `$LIB`, finds nothing there, and goes on. A remote shell that replaces `$LIB` by nothing finds them, too.
 set(place ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/pinion)
 set(preloads)
+# The library that the preloads need has a link beside each of theirs: in each directory of the path a loader looks into up to
+# ten subdirectories first, at each start of a process. A wheel has no links, and its preloads look further up.
+set(origins "\$ORIGIN")
+set(needed libpinion.so.0)
+if(SKBUILD)
+  list(APPEND origins "\$ORIGIN/.." "\$ORIGIN/../.." "\$ORIGIN/../../..")
+  set(needed)
+endif()
 foreach(target pinion-preload pinion-symbols pinion-heap)
   if(TARGET ${target})
     list(APPEND preloads lib${target}.so)
-    # The links are up to three directories below the library that the preloads need.
-    set_target_properties(${target} PROPERTIES BUILD_RPATH "\$ORIGIN;\$ORIGIN/..;\$ORIGIN/../..;\$ORIGIN/../../.."
-                                               INSTALL_RPATH "\$ORIGIN;\$ORIGIN/..;\$ORIGIN/../..;\$ORIGIN/../../..")
+    set_target_properties(${target} PROPERTIES BUILD_RPATH "${origins}" INSTALL_RPATH "${origins}")
   endif()
 endforeach()
 
@@ -16,7 +22,7 @@ endforeach()
 foreach(lib . lib64 lib lib/${CMAKE_SYSTEM_PROCESSOR}-linux-gnu)
   file(MAKE_DIRECTORY ${place}/${lib})
   cmake_path(RELATIVE_PATH CMAKE_LIBRARY_OUTPUT_DIRECTORY BASE_DIRECTORY ${place}/${lib} OUTPUT_VARIABLE up)
-  foreach(name IN LISTS preloads)
+  foreach(name IN LISTS preloads needed)
     file(CREATE_LINK ${up}/${name} ${place}/${lib}/${name} SYMBOLIC)
   endforeach()
 endforeach()
