@@ -8,6 +8,8 @@
 #include <atomic>
 #include <cerrno>
 #include <cstdint>
+#include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <sstream>
 #include <string>
@@ -424,6 +426,31 @@ TEST_F(Preparing, HugepagesAreAdvised) {
   const std::string flags = flags_of(memory);
   if (flags.empty()) GTEST_SKIP() << "the kernel lists the mapping otherwise";
   EXPECT_NE(flags.find(" hg"), std::string::npos) << flags;
+}
+
+// The kernel moves no mapping that advice has split, so that realloc() copies.
+TEST_F(Preparing, AReallocOfABlockThatIsAdvisedInParts) {
+  start();
+  const std::size_t bytes = std::size_t{16} << 20;
+  auto* block = static_cast<char*>(std::malloc(bytes));
+  ASSERT_NE(block, nullptr);
+  std::memset(block, 'b', bytes);
+  const pinion_range inside{block + bytes / 4, bytes / 2};
+  pinion_prepare_options options{};
+  options.size = sizeof options;
+  options.access = PINION_ACCESS_WRITE;
+  options.hugepages = 1;
+  ASSERT_EQ(pinion_prepare(domain_, &inside, 1, &options, &preparation_), 0) << pinion_last_error();
+  ASSERT_EQ(ended(), 0) << pinion_last_error();
+  end();
+  for (const std::size_t wanted : {2 * bytes, bytes / 2}) {
+    auto* const moved = static_cast<char*>(std::realloc(block, wanted));
+    ASSERT_NE(moved, nullptr);
+    block = moved;
+    EXPECT_EQ(std::count(block, block + std::min(bytes, wanted), 'b'),
+              static_cast<std::ptrdiff_t>(std::min(bytes, wanted)));
+  }
+  std::free(block);
 }
 
 TEST_F(Preparing, TheEndOfTheRunEndsIt) {
