@@ -28,6 +28,7 @@
 #include "placement/hugepage_heap.h"
 #include "support/firehose_member.h"
 #include "support/processes.h"
+#include "support/stopped.h"
 #include "support/temporary_directory.h"
 #include "support/test_name.h"
 
@@ -96,7 +97,7 @@ struct Doomed {
 };
 /// It is stopped until then.
 struct Stopped : Doomed {
-  explicit Stopped(pid_t which) : Doomed(which) { EXPECT_EQ(::kill(process, SIGSTOP), 0); }
+  explicit Stopped(pid_t which) : Doomed(which) { EXPECT_TRUE(test::stop(process)); }
 };
 
 /// A process comes to rest where it may be stopped or killed: its thread of progress in a handler, its own
@@ -401,7 +402,7 @@ TEST_P(FirehoseByAddress, MemoryStaysWhileAPeerLivesThatCutThisProcessOff) {
     if (process == 1) {
       // The other one holds memory here, and is silent.
       rest.await();
-      EXPECT_EQ(::kill(other, SIGSTOP), 0);
+      EXPECT_TRUE(test::stop(other));
       EXPECT_EQ(::munmap(mine, kBucket), 0);
       EXPECT_TRUE(eventually(member, [&] { return member.statistics().cut_off == 1; }));
       EXPECT_EQ(::kill(other, SIGCONT), 0);

@@ -5,7 +5,6 @@
 
 #include <cerrno>
 #include <cstring>
-#include <fstream>
 #include <string>
 #include <thread>
 
@@ -13,6 +12,7 @@
 #include "pinion/firehose.h"
 #include "support/firehose_member.h"
 #include "support/processes.h"
+#include "support/stopped.h"
 #include "support/temporary_directory.h"
 
 namespace pinion::firehose {
@@ -20,13 +20,6 @@ namespace {
 
 using test::FirehoseMember;
 using test::Processes;
-
-bool is_stopped(pid_t process) {
-  std::ifstream file("/proc/" + std::to_string(process) + "/status");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with("State:")) return line.find('T') != line.npos;
-  return false;
-}
 
 TEST(FirehoseVerbs, HitsNeedNoSoftwareOfTheOwner) {
   constexpr std::uint64_t kPuts = 50;
@@ -51,10 +44,7 @@ TEST(FirehoseVerbs, HitsNeedNoSoftwareOfTheOwner) {
     }
     member.barrier();
     if (process == 1) {
-      ASSERT_EQ(::kill(owner, SIGSTOP), 0);
-      for (const Time end = monotonic_now() + 60 * kSecond; !is_stopped(owner) && monotonic_now() < end;)
-        std::this_thread::yield();
-      EXPECT_TRUE(is_stopped(owner));
+      ASSERT_TRUE(test::stop(owner));
       for (int code = 0; value < kPuts && code == 0;) {
         ++value;
         pinion_firehose_handle put;
@@ -67,7 +57,7 @@ TEST(FirehoseVerbs, HitsNeedNoSoftwareOfTheOwner) {
       std::uint64_t seen = 0;
       EXPECT_EQ(pinion_firehose_get(member.firehose, 0, all[0], &seen, sizeof seen), 0);
       EXPECT_EQ(seen, kPuts);
-      EXPECT_TRUE(is_stopped(owner)) << "its processor took part";
+      EXPECT_TRUE(test::is_stopped(owner)) << "its processor took part";
       ::kill(owner, SIGCONT);
       EXPECT_EQ(member.statistics().hits, kPuts + 2);
     }

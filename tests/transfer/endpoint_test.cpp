@@ -19,6 +19,7 @@
 #include "pinion/pinion.h"
 #include "support/eventually.h"
 #include "support/processes.h"
+#include "support/stopped.h"
 #include "support/temporary_directory.h"
 #include "support/test_name.h"
 #include "transfer/endpoint/fabric_endpoint.h"
@@ -392,13 +393,6 @@ TEST_P(TransferEndpoint, AKilledPeerIsNoticedByOneThatOnlyListens) {
   if (both.skipped()) GTEST_SKIP() << "this machine lacks the provider";
 }
 
-bool is_stopped(pid_t process) {
-  std::ifstream file("/proc/" + std::to_string(process) + "/status");
-  for (std::string line; std::getline(file, line);)
-    if (line.starts_with("State:")) return line.find('T') != line.npos;
-  return false;
-}
-
 /// Lets a process go on.
 struct Resume {
   explicit Resume(pid_t which) : process(which) {}
@@ -412,7 +406,7 @@ struct Resume {
 void disconnect_stopped(Member& self, pid_t other, bool closes) {
   const Resume resume(other);
   self.tell("stop", 4);
-  ASSERT_TRUE(self.until([&] { return is_stopped(other); }));
+  ASSERT_TRUE(self.until([&] { return test::is_stopped(other); }));
   Counted ended;
   int posted = 0;
   for (int i = 0; i < 8; ++i) {
@@ -429,7 +423,7 @@ void disconnect_stopped(Member& self, pid_t other, bool closes) {
   } else {
     EXPECT_FALSE(self.lost.contains(1)) << "it may still write";
   }
-  EXPECT_TRUE(is_stopped(other));
+  EXPECT_TRUE(test::is_stopped(other));
 }
 
 TEST_P(TransferEndpoint, AStoppedPeerIsDisconnected) {
