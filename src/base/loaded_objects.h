@@ -10,6 +10,8 @@
 #include <elf.h>
 #include <link.h>
 
+#include <string_view>
+
 #include "base/elf_object.h"
 #include "base/range.h"
 
@@ -22,6 +24,11 @@ class LoadedObject {
 
   /// Its path; empty for the program itself.
   const char* file() const { return info_->dlpi_name != nullptr ? info_->dlpi_name : ""; }
+  /// Whether its file's own name, without the directories, begins so.
+  bool begins_with(std::string_view name) const {
+    const std::string_view path = file();
+    return path.substr(path.rfind('/') + 1).starts_with(name);
+  }
   Address base() const { return info_->dlpi_addr; }
 
   /// Null where it has none.

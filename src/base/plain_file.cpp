@@ -45,6 +45,14 @@ int open_named_file(const std::string& path, struct stat& status) {
   return open_regular(path, O_RDONLY, status);
 }
 
+int open_users_file(const std::string& path) {
+  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+  struct stat status {};
+  if (::fstat(file, &status) == 0 && is_users_alone(status)) return file;
+  if (file >= 0) ::close(file);
+  return -1;
+}
+
 int create_plain_file(const std::string& path, mode_t mode) {
   return ::open(path.c_str(), O_RDWR | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, mode);
 }

@@ -21,6 +21,10 @@ int open_plain_file(const std::string& path, int access);
 int open_named_file(const std::string& path);
 int open_named_file(const std::string& path, struct stat& status);
 
+/// Opens this user's own file for reading and writing, made where there is none. Returns -1 also where
+/// another user has, or may have written, what lies there.
+int open_users_file(const std::string& path);
+
 /// Creates a file for reading and writing. Returns -1 and EEXIST where something has this name.
 int create_plain_file(const std::string& path, mode_t mode = 0644);
 

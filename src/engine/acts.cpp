@@ -1,7 +1,5 @@
 #include "engine/acts.h"
 
-#include <string_view>
-
 #include "base/loaded_objects.h"
 #include "device/node_devices.h"
 
@@ -13,10 +11,7 @@ Acts acts_at_start(const Options& options) {
 }
 
 bool gpu_driver_is_loaded() {
-  return for_each_loaded_object([](const LoadedObject& object) {
-    const std::string_view file = object.file();
-    return file.substr(file.rfind('/') + 1).starts_with("libcuda.so");
-  });
+  return for_each_loaded_object([](const LoadedObject& object) { return object.begins_with("libcuda.so"); });
 }
 
 bool may_act_below(const Options& options) {

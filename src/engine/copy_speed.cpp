@@ -1,6 +1,5 @@
 #include "engine/copy_speed.h"
 
-#include <fcntl.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <time.h>
@@ -33,17 +32,15 @@ bool is_speed(double bytes_per_ns) { return bytes_per_ns > 1e-3 && bytes_per_ns 
 double kept_speed(int file) {
   struct stat status {};
   double speed = 0;
-  if (::fstat(file, &status) != 0 || !is_users_alone(status) || !is_new(status) ||
+  if (::fstat(file, &status) != 0 || !is_new(status) ||
       ::pread(file, &speed, sizeof speed, 0) != sizeof speed || !is_speed(speed))
     return 0;
   return speed;
 }
 
-/// Does nothing where the file is not this user's alone, or may not grow.
+/// Does nothing where the file may not grow.
 void keep_speed(int file, double speed) {
-  struct stat status {};
-  if (::fstat(file, &status) == 0 && is_users_alone(status) && file_size_limit() >= sizeof speed)
-    static_cast<void>(!::pwrite(file, &speed, sizeof speed, 0));
+  if (file_size_limit() >= sizeof speed) static_cast<void>(!::pwrite(file, &speed, sizeof speed, 0));
 }
 
 }  // namespace
@@ -73,8 +70,7 @@ double measure_copy_speed() {
 }
 
 double known_copy_speed(const std::string& directory) {
-  const std::string path = directory + "/pinion-copies-" + std::to_string(::geteuid());
-  const int file = ::open(path.c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+  const int file = open_users_file(directory + "/pinion-copies-" + std::to_string(::geteuid()));
   double speed = kept_speed(file);
   if (speed == 0) {
     speed = measure_copy_speed();

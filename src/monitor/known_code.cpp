@@ -1,6 +1,5 @@
 #include "monitor/known_code.h"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -46,14 +45,8 @@ std::uint64_t fingerprint_of_code(int file, const struct stat& status, std::uint
 
 std::string KnownCode::name() { return "pinion-code-" + std::to_string(::geteuid()); }
 
-KnownCode::KnownCode(const std::string& directory)
-    : file_(::open((directory + "/" + name()).c_str(), O_RDWR | O_CREAT | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
-                   0600)) {
-  struct stat status {};
-  if (::fstat(file_.get(), &status) != 0 || !is_users_alone(status)) {
-    file_.close();
-    return;
-  }
+KnownCode::KnownCode(const std::string& directory) : file_(open_users_file(directory + "/" + name())) {
+  if (file_.get() < 0) return;
   may_grow_ = file_size_limit() >= kFingerprints * sizeof(std::uint64_t);
   // Writes nothing: add() may follow in a sandbox that the program closes around the calls that it has seen.
   static_cast<void>(!::pwrite(file_.get(), "", 0, 0));

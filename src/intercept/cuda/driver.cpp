@@ -29,11 +29,10 @@ struct Library {
 Library loaded_libcuda() {
   Library found;
   for_each_loaded_object([&](const LoadedObject& object) {
-    const std::string_view file = object.file();
-    if (!file.substr(file.rfind('/') + 1).starts_with("libcuda.so")) return false;
+    if (!object.begins_with("libcuda.so")) return false;
     for (const ElfW(Phdr) & part : object) {
       if (part.p_type != PT_LOAD) continue;
-      found = {file, reinterpret_cast<const void*>(object.base() + part.p_vaddr)};
+      found = {object.file(), reinterpret_cast<const void*>(object.base() + part.p_vaddr)};
       return true;
     }
     return false;
