@@ -24,7 +24,7 @@ struct Events {
     return Answer::proceed;
   }
   static void end(Range range) { domain->brackets.close(range); }
-  static void appeared(Range range) { domain->domain.doom(range); }
+  static void appeared(const NewMapping& mapping) { domain->domain.doom(mapping.range); }
   static bool bracketed(Range range) { return domain->brackets.opened_by_another(range); }
   static HookCallbacks callbacks() { return {begin, end, nullptr, appeared, bracketed}; }
 };

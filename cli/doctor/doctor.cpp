@@ -116,9 +116,10 @@ Check check_transparent_hugepages() {
   const std::string mode = chosen_word(read_text("/sys/kernel/mm/transparent_hugepage/enabled"));
   if (mode.empty()) return {"transparent hugepages", "not supported by this kernel", {}};
   const std::string none = no_collapse_text();
-  const std::string text = fmt::format("mode {}; `--hugepages auto` {}", mode,
-                                       none.empty() ? "turns idle buffers into them" : "makes none: " + none);
-  if (mode == "always") return {"transparent hugepages", text, {}};
+  const std::string text =
+      fmt::format("mode {}; `--hugepages auto` {}", mode,
+                  none.empty() ? "(the default) turns idle buffers into them" : "makes none: " + none);
+  if (mode == "always" || none.empty()) return {"transparent hugepages", text, {}};
   if (mode == "madvise")
     return {"transparent hugepages", text,
             Cure{Gain::time, kSmallPages, Who::user,

@@ -214,7 +214,8 @@ Json to_json(const runlog::HelpersHugepages& hugepages) {
                                                      "memory", "forbidden", "not_now"};
   Json refused;
   for (unsigned why = 0; why < kCollapseRefusals; ++why) refused[kNames[why]] = hugepages.refused_bytes[why];
-  return {{"bytes", hugepages.bytes},
+  return {{"advised_bytes", hugepages.advised},
+          {"bytes", hugepages.bytes},
           {"refused_bytes", refused},
           {"cpu_seconds", hugepages.cpu_seconds},
           {"longest_seconds", hugepages.longest_seconds}};

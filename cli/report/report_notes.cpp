@@ -173,18 +173,23 @@ std::string passed_text(const runlog::PassedOn& passed) {
 }
 
 std::string hugepages_text(const runlog::HelpersHugepages& hugepages) {
-  if (hugepages.bytes + hugepages.refused() == 0) return {};
-  constexpr const char* kWhy[kCollapseRefusals] = {"not wholly there",
-                                                   "of files or shared with a child",
-                                                   "in use",
-                                                   "for lack of memory",
-                                                   "where the kernel forbids it",
-                                                   "beside a fork, a userfaultfd or real-time threads"};
+  if (hugepages.advised + hugepages.bytes + hugepages.refused() == 0) return {};
+  constexpr const char* kWhy[kCollapseRefusals] = {
+      "not wholly there",
+      "of files or shared with a child",
+      "in use",
+      "for lack of memory",
+      "where the kernel forbids it",
+      "beside a fork, a userfaultfd, a sandbox or real-time threads"};
   std::vector<std::string> parts;
   for (unsigned why = 0; why < kCollapseRefusals; ++why)
     if (const std::uint64_t bytes = hugepages.refused_bytes[why]; bytes != 0)
       parts.push_back(fmt::format("{} {}", bytes_text(static_cast<double>(bytes)), kWhy[why]));
-  return fmt::format("{} by the helper, in {} of CPU, {} at most a call{}{}",
+  const std::string advised = hugepages.advised == 0
+                                  ? ""
+                                  : fmt::format("{} advised from their first touch on; ",
+                                                bytes_text(static_cast<double>(hugepages.advised)));
+  return fmt::format("{}{} by the helper, in {} of CPU, {} at most a call{}{}", advised,
                      bytes_text(static_cast<double>(hugepages.bytes)), seconds_text(hugepages.cpu_seconds),
                      seconds_text(hugepages.longest_seconds),
                      parts.empty() ? "" : "; not: ", fmt::join(parts, ", "));

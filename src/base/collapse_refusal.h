@@ -11,7 +11,7 @@ enum class CollapseRefusal : std::uint8_t {
   in_use,     ///< a page is pinned, or the unit changes
   memory,     ///< there is no hugepage, or the control group has no room
   forbidden,  ///< the kernel or the program does not allow it there
-  not_now,    ///< a fork, the program's userfaultfd, or its real-time threads
+  not_now,    ///< a fork, the program's userfaultfd, its sandbox, or its real-time threads
 };
 inline constexpr unsigned kCollapseRefusals = 6;
 

@@ -106,6 +106,7 @@ runlog::Counters RunCounters::all() const {
   sum.collapses.longest_ns = collapses_.longest_ns.get();
   for (unsigned why = 0; why < kCollapseRefusals; ++why)
     sum.collapses.refused_bytes[why] = collapses_.refused_bytes[why].get();
+  sum.advised_bytes = watch_.births().advised_bytes();
   sum.modelled_busy_ns = static_cast<std::uint64_t>(busy * 1e9);
   memory_.meter.read(clock_.now(),
                      [&](const runlog::Series& series, std::int64_t regions, std::int64_t peak_regions) {
@@ -133,7 +134,7 @@ void RunCounters::count_device_call(ThreadCounters& counters, bool registration,
 }
 
 void RunCounters::count_collapse(const Collapse& done, Duration cpu, Duration took) {
-  collapses_.bytes.add(done.bytes);
+  collapses_.bytes.add(done.made);
   collapses_.cpu_ns.add(static_cast<std::uint64_t>(cpu));
   const std::uint64_t longest = collapses_.longest_ns.get();
   collapses_.longest_ns.add(std::max(longest, static_cast<std::uint64_t>(took)) - longest);

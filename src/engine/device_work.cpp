@@ -9,6 +9,7 @@
 #include "device/kernel/collapse.h"
 #include "engine/helper_thread.h"
 #include "engine/large_request.h"
+#include "monitor/sandbox.h"
 #include "monitor/userfault.h"
 
 namespace pinion {
@@ -55,7 +56,8 @@ void DeviceWork::collapse(Retention::Action& action) {
   Duration waited_for = 0;
   const OrdinarySlice slice;
   for (Range rest = action.collapse; !rest.empty() && !collapsed.refused;) {
-    collapsed.refused = fork_gate_.is_closed() || userfaultfd_gave_way() || waits_matter();
+    collapsed.refused =
+        fork_gate_.is_closed() || userfaultfd_gave_way() || has_new_filter() || waits_matter();
     if (collapsed.refused) {
       counters_.count_no_collapse(rest.bytes());
       break;
@@ -68,6 +70,7 @@ void DeviceWork::collapse(Retention::Action& action) {
     counters_.count_collapse(done, used, took);
     waited_for += took;
     collapsed.bytes += done.bytes;
+    collapsed.made += done.made;
     collapsed.took += used;
     collapsed.refused = done.error != 0;
     rest.begin = part.end;

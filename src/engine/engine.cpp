@@ -14,6 +14,7 @@
 #include "device/make.h"
 #include "engine/acts.h"
 #include "monitor/memory_events.h"
+#include "monitor/sandbox.h"
 #include "retention/traits.h"
 
 namespace pinion {
@@ -66,7 +67,8 @@ Engine::Engine(const Options& options, const JobPlace& place, bool spends_modell
                }),
       arena_(process_heap(), process_arena(), options.preregister_remote ? Access::all : Access::write),
       watch_(domains_, arena_, memory_.events, memory_events::brackets(), bell_,
-             traits_of(options.retention).keeps_idle, acts_at_start(options) != Acts::measured),
+             traits_of(options.retention).keeps_idle, acts_at_start(options) != Acts::measured,
+             options.hugepages == Hugepages::automatic ? advice_unit() : 0),
       counters_(memory_, domains_, watch_, clock_),
       lease_path_(options_, spends_modelled_time, domains_, arena_, watch_, counters_, bell_),
       segments_(process_heap(), process_arena(), lease_path_, bell_, options.preregister_ahead),
@@ -85,6 +87,7 @@ void make_later_calls(const Options& options) {
   static_cast<void>(executable_path());
   if (acts_at_start(options) != Acts::measured) mapped_pages().question_file();
   make_lock_calls();
+  if (options.hugepages == Hugepages::automatic) note_filters();
 }
 
 }  // namespace
@@ -115,6 +118,7 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
   watch_forks();
   engine->counters_.start();
   engine->watch_.begin(options);
+  engine->watch_.births().begin(command);
   engine->segments_.begin();
   error = engine->publish();
   const Time now = engine->clock_.now();

@@ -32,9 +32,8 @@ TimeBudget::Settings budget_of(const Options& options, const JobPlace& place) {
       .share = options.time_budget, .delay = TimeBudget::delay_of(ranks, cores), .core_idle = ranks < cores};
 }
 
-CollapsePlan::Settings collapse_settings(const Options& options, const DeviceCapabilities& device) {
-  const bool may = options.hugepages == Hugepages::automatic && !device.on_demand && !device.byte_ranges;
-  return {.unit = may ? collapse_unit() : 0, .whole_regions = device.page_sizes != 0};
+bool may_make_hugepages(const Options& options, const DeviceCapabilities& device) {
+  return options.hugepages == Hugepages::automatic && !device.on_demand && !device.byte_ranges;
 }
 
 }  // namespace
@@ -58,7 +57,7 @@ Helper::Helper(const Options& options, const JobPlace& place, RunMemory& memory,
              .start = clock.now()}),
       profile_(options.profile, place.rank),
       log_(memory.meter),
-      drain_(domains, memory.events, desk_, log_, clock),
+      drain_(domains, memory.events, desk_, log_, watch.births(), clock),
       work_(domains, watch, counters, lease_path.retirement().fork_gate(), desk_, drain_, log_, clock),
       figures_(options, memory, domains, lease_path, counters, desk_, drain_, log_, clock),
       duties_(node, domains, drain_, desk_),
@@ -68,11 +67,14 @@ void Helper::equip(DomainSlot& slot) {
   // A domain whose device registers nothing is only observed, even beside others that register.
   slot.kept.observed = !traits_of(options_.retention).registers || !slot.device->capabilities().registers;
   slot.kept.untimed_hits = lease_path_.trail_of_hits(slot.kept) == HitTrail::none;
+  const DeviceCapabilities& device = slot.device->capabilities();
+  slot.kept.gains_by_hugepages = !slot.kept.observed && may_make_hugepages(options_, device);
   const RetentionKind kind = slot.kept.observed ? RetentionKind::observe : options_.retention;
   RetentionSettings settings{.kind = kind,
                              .lru_bytes = options_.lru_size,
                              .minimize_peak = options_.minimize == Minimize::peak,
-                             .collapse = collapse_settings(options_, slot.device->capabilities())};
+                             .collapse = {.unit = slot.kept.gains_by_hugepages ? collapse_unit() : 0,
+                                          .whole_regions = device.page_sizes != 0}};
   std::unique_ptr<Predictor> predictor;
   if (traits_of(kind).predicts) {
     predictor = make_predictor(options_.predictor, static_cast<unsigned>(options_.window),

@@ -12,6 +12,7 @@
 
 #include "engine/arena_leases.h"
 #include "engine/bell.h"
+#include "engine/birth_advice.h"
 #include "engine/domain_table.h"
 #include "monitor/brackets.h"
 #include "monitor/event_board.h"
@@ -25,16 +26,17 @@ namespace pinion {
 class MemoryWatch final : public MemorySink {
  public:
   /// `keeps_idle`: regions are meant to stay registered beyond their leases. `registers`: from the start;
-  /// else its gaps are reported at the first registration.
+  /// else its gaps are reported at the first registration. `advice_unit`: BirthAdvice's.
   MemoryWatch(DomainTable& domains, ArenaLeases& arena, EventBoard& events, const Brackets& brackets,
-              HelperBell& bell, bool keeps_idle, bool registers)
+              HelperBell& bell, bool keeps_idle, bool registers, std::size_t advice_unit)
       : domains_(domains),
         arena_(arena),
         events_(events),
         brackets_(brackets),
         bell_(bell),
         keeps_idle_(keeps_idle),
-        registers_(registers) {}
+        registers_(registers),
+        births_(advice_unit) {}
 
   void begin(const MonitorOptions& options);
   void end();
@@ -54,6 +56,8 @@ class MemoryWatch final : public MemorySink {
   bool is_newly_blind(Time now);
   /// Reports hooks that another library leaves open to be overwritten.
   void report_exposure();
+  BirthAdvice& births() { return births_; }
+  const BirthAdvice& births() const { return births_; }
   std::uint64_t events_seen() const { return memory_events_.load(std::memory_order_relaxed); }
 
   // ---- the sink ----
@@ -63,7 +67,10 @@ class MemoryWatch final : public MemorySink {
   Answer changing(const MemoryChange& change) override;
   void unmapped(Range range) override { arena_.withhold(range); }
   void changed(Range) override { expect_reaping(); }
-  void appeared(Range range) override { doom(range); }
+  void appeared(const NewMapping& mapping) override {
+    doom(mapping.range);
+    if (mapping.plain) births_.appeared(mapping.range);
+  }
   /// Learnt stacks may lead through code that has gone.
   void code_unloaded() override;
 
@@ -98,6 +105,7 @@ class MemoryWatch final : public MemorySink {
   MemoryMonitor* monitor_ = nullptr;  ///< set before the run is published
   bool keeps_shared_files_ = true;    ///< set with it
   std::atomic<bool> registers_;
+  BirthAdvice births_;
   Error why_nothing_;  ///< written before `unreported_` is set
   std::atomic<bool> unreported_{false};
   Time blind_since_ = kNever;  ///< the helper's

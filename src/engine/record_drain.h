@@ -9,6 +9,7 @@
 
 #include "base/coverage.h"
 #include "base/large_pages.h"
+#include "engine/birth_advice.h"
 #include "engine/domain_table.h"
 #include "engine/foreseen_waits.h"
 #include "engine/run_log.h"
@@ -19,8 +20,9 @@ namespace pinion {
 
 class RecordDrain {
  public:
-  RecordDrain(DomainTable& domains, EventBoard& events, Desk& desk, RunLog& log, Clock& clock)
-      : domains_(domains), events_(events), desk_(desk), log_(log), clock_(clock) {}
+  RecordDrain(DomainTable& domains, EventBoard& events, Desk& desk, RunLog& log, BirthAdvice& births,
+              Clock& clock)
+      : domains_(domains), events_(events), desk_(desk), log_(log), births_(births), clock_(clock) {}
 
   /// `dropped`: records that were lost before the run.
   void start(std::uint64_t dropped) { dropped_seen_ = dropped; }
@@ -57,6 +59,7 @@ class RecordDrain {
   EventBoard& events_;
   Desk& desk_;
   RunLog& log_;
+  BirthAdvice& births_;
   Clock& clock_;
   std::vector<TakenRecord> batch_;
   bool events_lost_ = false;  ///< by the board, at the last collect()

@@ -163,10 +163,10 @@ void Recalls::changed(Range range) {
   inside_.fetch_sub(1);
 }
 
-void Recalls::appeared(Range range) {
-  if (!pins_.may_be_pinned(range)) return;
+void Recalls::appeared(const NewMapping& mapping) {
+  if (!pins_.may_be_pinned(mapping.range)) return;
   inside_.fetch_add(1);
-  if (!is_off()) note(range, false, kAsked);
+  if (!is_off()) note(mapping.range, false, kAsked);
   inside_.fetch_sub(1);
 }
 

@@ -39,7 +39,7 @@ class Recalls final : public MemorySink {
 
   pinion::Answer changing(const MemoryChange& change) override;
   void changed(Range range) override;
-  void appeared(Range range) override;
+  void appeared(const NewMapping& mapping) override;
 
   // ---- the agent ----
 

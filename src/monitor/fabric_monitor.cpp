@@ -45,7 +45,7 @@ class Monitor final : public MemorySink {
     post(change.range);
     return Answer::proceed;
   }
-  void appeared(Range range) override { post(range); }
+  void appeared(const NewMapping& mapping) override { post(mapping.range); }
 
   void abandon_after_fork() {
     subscriptions_.abandon_after_fork();

@@ -15,7 +15,7 @@ namespace {
 
 constinit std::atomic<Answer (*)(const MemoryChange&)> callback_begin{nullptr};
 constinit std::atomic<void (*)(Range)> callback_end{nullptr};
-constinit std::atomic<void (*)(Range)> callback_appeared{nullptr};
+constinit std::atomic<void (*)(const NewMapping&)> callback_appeared{nullptr};
 
 /// The answer to the beginning of an event. An answer that the call cannot follow becomes `proceed`.
 Answer begin_event(const MemoryChange& change, Answer (*begin)(const MemoryChange&)) {
@@ -92,8 +92,8 @@ void drop_copy(long copy, Range memory) { raw_system_call(SYS_munmap, arguments_
 void report_appeared(long system_call, const SystemCallArguments& arguments, long result) {
   const auto appeared = callback_appeared.load(std::memory_order_acquire);
   if (appeared == nullptr) return;
-  const Range range = appeared_memory(system_call, arguments, result);
-  if (!range.empty()) appeared(range);
+  const NewMapping mapping = appeared_memory(system_call, arguments, result);
+  if (!mapping.range.empty()) appeared(mapping);
 }
 
 }  // namespace pinion

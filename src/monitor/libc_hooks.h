@@ -43,7 +43,7 @@ struct HookCallbacks {
   void (*exposed)() = nullptr;
   /// A mapping has appeared where the kernel had none: a registration there is stale. Without brackets,
   /// because only the caller has the memory's address.
-  void (*appeared)(Range) = nullptr;
+  void (*appeared)(const NewMapping&) = nullptr;
   /// Whether a hook on another thread than this has this very bracket open.
   bool (*bracketed)(Range) = nullptr;
   /// The dynamic linker has unmapped code; its place is still free.

@@ -341,19 +341,21 @@ Answer alternative_to(long number) {
   }
 }
 
-Range appeared_memory(long number, const SystemCallArguments& arguments, long result) {
+NewMapping appeared_memory(long number, const SystemCallArguments& arguments, long result) {
   if (is_error(result)) return {};
   const auto at = static_cast<Address>(result);
   const auto size = [&](std::size_t i) { return static_cast<std::size_t>(arguments[i]); };
   const auto flags = [&](std::size_t i) { return static_cast<int>(arguments[i]); };
   switch (number) {
     case SYS_mmap:
-      return (flags(3) & MAP_FIXED) != 0 ? Range{} : whole_pages(at, size(1));
+      if ((flags(3) & MAP_FIXED) != 0) return {};
+      return {whole_pages(at, size(1)),
+              flags(2) == (PROT_READ | PROT_WRITE) && flags(3) == (MAP_PRIVATE | MAP_ANONYMOUS)};
     case SYS_mremap: {
       if ((flags(3) & MREMAP_FIXED) != 0) return {};
       const bool moved = at != static_cast<Address>(arguments[0]);
       const std::size_t before = moved ? 0 : page_ceil(size(1));
-      return size(2) > before ? whole_pages(at + before, size(2) - before) : Range{};
+      return {size(2) > before ? whole_pages(at + before, size(2) - before) : Range{}};
     }
     default:
       return {};

@@ -49,7 +49,7 @@ Answer alternative_to(long number);
 
 /// The new mapping that `result` of the system call stands for, in addresses unmapped before; empty where it
 /// replaced others, which is an event of its own, and where the call maps nothing.
-Range appeared_memory(long number, const SystemCallArguments& arguments, long result);
+NewMapping appeared_memory(long number, const SystemCallArguments& arguments, long result);
 
 /// Whether all of the range is mapped, private and of no file.
 bool is_private_anonymous(Range range);

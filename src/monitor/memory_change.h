@@ -26,6 +26,13 @@ enum class ChangeKind : std::uint8_t {
   moves,   ///< mremap: private memory may go elsewhere
 };
 
+/// A mapping that has appeared where the kernel had none.
+struct NewMapping {
+  Range range;
+  /// Private anonymous memory to read and write, made by mmap without further wishes.
+  bool plain = false;
+};
+
 struct MemoryChange {
   Range range;
   /// The only answer beside `proceed` that has an effect.

@@ -110,9 +110,9 @@ void end(Range range) {
   g_sinks.for_each([&](MemorySink& sink) { sink.changed(range); });
 }
 
-void appeared(Range range) {
-  g_held_back.forget(range);
-  g_sinks.for_each([&](MemorySink& sink) { sink.appeared(range); });
+void appeared(const NewMapping& mapping) {
+  g_held_back.forget(mapping.range);
+  g_sinks.for_each([&](MemorySink& sink) { sink.appeared(mapping); });
 }
 
 void lose_sight() {

@@ -33,7 +33,7 @@ Answer begin(const MemoryChange& change);
 /// Ends it, with the same range on the same thread, after every answer.
 void end(Range range);
 /// The kernel has mapped memory where there was none.
-void appeared(Range range);
+void appeared(const NewMapping& mapping);
 /// Events may be missed from now on: every sink dooms all that it has registered.
 void lose_sight();
 

@@ -30,7 +30,7 @@ class MemorySink {
   virtual void changed(Range) {}
   /// A mapping has appeared where the kernel had none: a registration there is stale, and its end went by
   /// unseen. Without a bracket, because only its caller has the memory's address.
-  virtual void appeared(Range) {}
+  virtual void appeared(const NewMapping&) {}
   /// The dynamic linker has unmapped code.
   virtual void code_unloaded() {}
 

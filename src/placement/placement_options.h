@@ -12,7 +12,7 @@ namespace pinion {
 enum class Hugepages : std::uint8_t { off, automatic, heap };
 
 struct PlacementOptions {
-  Hugepages hugepages = Hugepages::off;
+  Hugepages hugepages = Hugepages::automatic;
   std::uint64_t hugepage_threshold = 32 << 10;
   std::uint64_t preregister = 0;        ///< the arena's bytes
   std::uint64_t preregister_mmaps = 0;  ///< from so many bytes on; 0: none

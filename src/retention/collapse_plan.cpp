@@ -1,5 +1,7 @@
 #include "retention/collapse_plan.h"
 
+#include <utility>
+
 namespace pinion {
 
 namespace {
@@ -11,6 +13,10 @@ constexpr int kTrials = 3;
 constexpr int kRegistrations = 2;
 // A stretch takes so many times its round trip at least.
 constexpr int kWorthATrip = 3;
+// The first stretch shows what a unit costs here: up to ten times the prior, where a machine's host has to
+// find the memory. Later ones change that by such a part of the difference.
+constexpr std::size_t kFirstUnits = 4;
+constexpr int kSlowly = 4;
 }  // namespace
 
 void CollapsePlan::look(Buffer& buffer, Time now) const {
@@ -25,11 +31,12 @@ void CollapsePlan::look(Buffer& buffer, Time now) const {
 Range CollapsePlan::part(const Buffer& buffer, const Ledger& ledger, const CostEstimates& costs,
                          Duration idle, Time now, bool goes) {
   if (now < buffer.collapsing.again || registrations_ < kRegistrations) return {};
-  const Range rest = rest_of(buffer);
+  Range rest = rest_of(buffer);
   if (rest.empty()) return {};
   const Duration trip = goes ? 0 : round_trip(buffer, costs);
   if (buffer.collapsing.rent < ledger.worth_of_work(buffer.pages.pages(), cost(rest.bytes()) + trip))
     return {};
+  if (!is_priced_) rest.end = std::min(rest.end, rest.begin + kFirstUnits * settings_.unit);
   // Each stretch costs a round trip.
   std::size_t least = units_for(kWorthATrip * trip) + settings_.unit;
   if (rest.bytes() < 2 * least) least = rest.bytes();
@@ -44,11 +51,13 @@ Range CollapsePlan::part(const Buffer& buffer, const Ledger& ledger, const CostE
 }
 
 void CollapsePlan::collapsed(Buffer& buffer, const Retention::Action& action, Duration dear, Time now) {
-  const auto [bytes, took, refused] = action.collapsed;
+  const auto [bytes, made, took, refused] = action.collapsed;
   Buffer::Collapsing& state = buffer.collapsing;
   if (state.dear == 0) state.dear = dear;
-  if (bytes >= settings_.unit && took > 0)
-    a_byte_ += (static_cast<double>(took) / static_cast<double>(bytes) - a_byte_) / 8;
+  if (made >= settings_.unit && took > 0) {
+    const double price = static_cast<double>(took) / static_cast<double>(made);
+    a_byte_ += (price - a_byte_) / (std::exchange(is_priced_, true) ? kSlowly : 1);
+  }
   if (bytes == action.collapse.bytes()) {
     state.done_to = action.collapse.end;
     return;

@@ -95,6 +95,7 @@ class CollapsePlan {
 
   const Settings settings_;
   double a_byte_ = 550e3 / (2 << 20);  ///< ns; the prior is Linux 6.18's median
+  bool is_priced_ = false;             ///< by a stretch
   int registrations_ = 0;
   int in_vain_ = 0;  ///< registrations that were as dear as before, less those that were not
   bool gains_ = true;

@@ -28,8 +28,9 @@ struct RegisteredOnce {
 struct KeptDomain {
   int number = 0;  ///< by Desk::add()
   Domain* domain = nullptr;
-  bool observed = false;      ///< it only sees transfers; set before Desk::add()
-  bool untimed_hits = false;  ///< hits leave no time before memory is short; set before Desk::add()
+  bool observed = false;            ///< it only sees transfers; set before Desk::add()
+  bool gains_by_hugepages = false;  ///< registrations take less time in them
+  bool untimed_hits = false;        ///< hits leave no time before memory is short; set before Desk::add()
   CostEstimates costs;
   std::unique_ptr<Retention> retention;
   RegisteredOnce once;

@@ -25,6 +25,7 @@ class Retention {
  public:
   struct Collapsed {
     std::size_t bytes = 0;  ///< that lie in hugepages
+    std::size_t made = 0;   ///< of these: not before
     Duration took = 0;      ///< CPU
     bool refused = false;   ///< the kernel went no further, or it is no time for it
   };

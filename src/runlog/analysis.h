@@ -94,8 +94,10 @@ struct PassedOn {
   Passed all() const;
 };
 
-/// The helper has turned memory into transparent hugepages.
+/// Memory that was advised to lie in transparent hugepages from the start, or that the helper has turned into
+/// them.
 struct HelpersHugepages {
+  std::uint64_t advised = 0;
   std::uint64_t bytes = 0;
   std::uint64_t refused_bytes[kCollapseRefusals]{};  ///< by CollapseRefusal
   double cpu_seconds = 0, longest_seconds = 0;       ///< the longest call

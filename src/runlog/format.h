@@ -27,7 +27,7 @@
 namespace pinion::runlog {
 
 constexpr char kMagic[8] = {'P', 'I', 'N', 'I', 'O', 'N', 'L', 'G'};
-constexpr std::uint32_t kVersion = 10;
+constexpr std::uint32_t kVersion = 11;
 /// The oldest version that is read: its counters end before `copies_to_gpu`, its call sites before `python`.
 /// The counters of version 9 end before `passed`.
 constexpr std::uint32_t kOldestVersion = 8;
@@ -275,6 +275,8 @@ struct Counters {
   // From here on since version 10.
   Passed passed[kPassedReasons];  ///< by PassedFor: registrations of the program's that libibverbs made
   Collapses collapses;
+  // From here on since version 11.
+  std::uint64_t advised_bytes;  ///< mappings of the program's that were to lie in hugepages from the start
 };
 
 /// The common values and counters of all processes that share the file.
@@ -351,6 +353,7 @@ constexpr std::uint64_t live_offset() { return 12288; }
 constexpr std::uint64_t lacking_in(std::uint32_t version) {
   const std::uint64_t end = version < 9    ? offsetof(Counters, copies_to_gpu)
                             : version < 10 ? offsetof(Counters, passed)
+                            : version < 11 ? offsetof(Counters, advised_bytes)
                                            : sizeof(Counters);
   return sizeof(Counters) - end;
 }

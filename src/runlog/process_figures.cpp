@@ -56,7 +56,7 @@ TimeBudgetUse budget_of(const Counters& c, double ranks) {
 
 HelpersHugepages hugepages_of(const Counters& c) {
   HelpersHugepages hugepages{
-      c.collapses.bytes, {}, seconds(c.collapses.cpu_ns), seconds(c.collapses.longest_ns)};
+      c.advised_bytes, c.collapses.bytes, {}, seconds(c.collapses.cpu_ns), seconds(c.collapses.longest_ns)};
   std::copy_n(c.collapses.refused_bytes, kCollapseRefusals, hugepages.refused_bytes);
   return hugepages;
 }
@@ -201,7 +201,8 @@ void add(Counters& sum, const Counters& c, std::uint64_t n) {
                             &Counters::helper_bound_ns,
                             &Counters::helper_charged_ns,
                             &Counters::copies_verified,
-                            &Counters::copies_differing})
+                            &Counters::copies_differing,
+                            &Counters::advised_bytes})
     sum.*member += n * c.*member;
   for (unsigned way = 0; way < kCopyWays; ++way) {
     add(sum.copies_to_gpu[way], c.copies_to_gpu[way], n);

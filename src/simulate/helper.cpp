@@ -168,7 +168,7 @@ void SimulatedHelper::retired(std::uint32_t) {
 }
 
 void SimulatedHelper::collapsed() {
-  job_.action.collapsed.bytes = domains_.hugepages().end_collapse();
+  job_.action.collapsed.bytes = job_.action.collapsed.made = domains_.hugepages().end_collapse();
   done_deregistering(events_.now() - job_.action.collapsed.took);
 }
 

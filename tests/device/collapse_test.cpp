@@ -74,6 +74,9 @@ TEST_F(CollapseTest, WholeUnitsLieInHugepagesWithTheirContents) {
       << "the first one does not lie in the range whole";
   EXPECT_TRUE(is_huge(units_));
   EXPECT_TRUE(has_its_contents());
+  const Collapse again = collapse(units_, files_);
+  EXPECT_EQ(again.bytes, kUnits * unit_);
+  EXPECT_EQ(again.made, 0u) << "all of it was done before";
 }
 
 TEST_F(CollapseTest, AbsentPagesStayAbsent) {

@@ -55,11 +55,11 @@ processes_of() {
 }
 
 # The remains of jobs on the nodes: files and processes. The user's next jobs need neither read the code that pinion-code knows
-# nor measure what pinion-copies knows.
+# nor measure what pinion-copies knows, and their large mappings are those that pinion-mappings knows.
 remains() {
   local node
   for node in "${nodes[@]}"; do
-    on "$node" find /tmp /dev/shm -mindepth 1 -not -path "$work*" -not -path "$build*" -not -name "pinion-code-$(id -u)" -not -name "pinion-copies-$(id -u)" | sed "s|^|$node: |"
+    on "$node" find /tmp /dev/shm -mindepth 1 -not -path "$work*" -not -path "$build*" -not -name "pinion-code-$(id -u)" -not -name "pinion-copies-$(id -u)" -not -name "pinion-mappings-$(id -u)" | sed "s|^|$node: |"
     processes_of "$node" | sed "s|^|$node: |"
   done
 }

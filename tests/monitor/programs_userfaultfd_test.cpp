@@ -29,7 +29,7 @@ constexpr HookCallbacks kCallbacks{
     .begin = [](const MemoryChange&) { return Answer::proceed; },
     .end = [](Range) {},
     .exposed = [] { ++g_exposed; },
-    .appeared = [](Range) {},
+    .appeared = [](const NewMapping&) {},
     .bracketed = [](Range) { return false; },
     .unloaded = [] {},
 };

@@ -101,10 +101,10 @@ class Run {
     const long result =
         raw_system_call(SYS_madvise, arguments_of(units_.begin, units_.bytes(), MADV_COLLAPSE));
     if (!is_error(result)) {
-      done_.bytes += units_.bytes();
+      count_made(units_.bytes());
     } else {
       const std::size_t bytes = end_of_hugepages(units_, files_) - units_.begin;
-      done_.bytes += bytes;
+      count_made(bytes);
       count(done_, refusal_of_error(static_cast<int>(-result)), units_.bytes() - bytes);
       // EAGAIN: a page of some unit was in use, and the others have been collapsed.
       if (result != -EAGAIN) done_.error = static_cast<int>(-result);
@@ -113,6 +113,11 @@ class Run {
   }
 
  private:
+  void count_made(std::size_t bytes) {
+    done_.bytes += bytes;
+    done_.made += bytes;
+  }
+
   Collapse& done_;
   const PageFiles& files_;
   Range units_;
@@ -126,6 +131,11 @@ CollapseBar collapse_bar() {
 }
 
 std::size_t collapse_unit() { return collapse_bar() == CollapseBar::none ? transparent_page_size() : 0; }
+
+std::size_t advice_unit() {
+  const bool may = collapse_bar() == CollapseBar::none || collapse_bar() == CollapseBar::old_kernel;
+  return may ? transparent_page_size() : 0;
+}
 
 bool waits_matter() {
   KernelText set_aside("/sys/devices/system/cpu/isolated");

@@ -27,12 +27,15 @@ enum class CollapseBar : std::uint8_t {
 CollapseBar collapse_bar();
 /// 0: there is a bar.
 std::size_t collapse_unit();
+/// The same for advice to make hugepages, which older kernels take, too.
+std::size_t advice_unit();
 /// Whether a thread of this process has a real-time policy, or processors are set aside for such threads.
 /// Nothing is collapsed there: another thread's mmap would wait for it.
 bool waits_matter();
 
 struct Collapse {
-  std::size_t bytes = 0;                           ///< that lie in hugepages since
+  std::size_t bytes = 0;                           ///< that lie in hugepages now
+  std::size_t made = 0;                            ///< of these: not before
   std::size_t refused_bytes[kCollapseRefusals]{};  ///< by CollapseRefusal: of whole units
   int error = 0;  ///< an errno for which it stopped; those of single units are passed over
 };

@@ -24,7 +24,7 @@ class BufferHistory final : public MemorySink {
   void registered(Range range);
 
   Answer changing(const MemoryChange& change) override;
-  void appeared(Range range) override { forget(range); }
+  void appeared(const NewMapping& mapping) override { forget(mapping.range); }
 
  private:
   struct Slot {

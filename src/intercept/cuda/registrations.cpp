@@ -22,9 +22,9 @@
 #include "intercept/cuda/end_of_copy.h"
 #include "intercept/cuda/stack_room.h"
 #include "intercept/same_build.h"
-#include "intercept/sandbox.h"
 #include "monitor/own_process.h"
 #include "monitor/own_threads.h"
+#include "monitor/sandbox.h"
 
 namespace pinion::cuda {
 

@@ -12,9 +12,9 @@
 #include "engine/engine.h"
 #include "engine/thread_end.h"
 #include "intercept/same_build.h"
-#include "intercept/sandbox.h"
 #include "intercept/verbs/handles.h"
 #include "intercept/verbs/under_way.h"
+#include "monitor/sandbox.h"
 
 namespace pinion::verbs {
 

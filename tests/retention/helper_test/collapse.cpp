@@ -48,11 +48,11 @@ class CollapseDecisions : public RetentionTest {
     who->done(action, {}, true, costs.deregistration.expected(action.entries), now);
   }
 
-  /// The next use of the buffer, which then is idle for kIdle; what the helper does.
+  /// The next use of the buffer, which then is idle for `idle`; what the helper does.
   Retention::Action next_use(Range pages) {
-    now += kIdle;
+    now += idle;
     time_budget.advance(now);
-    told.next = now + kIdle;
+    told.next = now + idle;
     use(*who, pages, now);
     return who->next(now);
   }
@@ -69,6 +69,7 @@ class CollapseDecisions : public RetentionTest {
   UnsurePredictor told;
   std::unique_ptr<HelperRetention> who;
   Time now = kStart;
+  Duration idle = kIdle;
   const Range buffer = virtual_pages(0, kPages);
 };
 
@@ -79,7 +80,7 @@ TEST_F(CollapseDecisions, ABufferGoesOnceItsRentHasPaidForIt) {
   // Half a second of a second of work: 4 units of 550 us and a round trip of .65 ms, at a share of 1 in 98.
   // In idle times of 5 ms, after the first use.
   EXPECT_NEAR(uses, 1 + 140 / 5, 3);
-  gone(action, now, {buffer.bytes(), 2 * kMillisecond});
+  gone(action, now, {buffer.bytes(), buffer.bytes(), 2 * kMillisecond});
   EXPECT_EQ(uses_until_collapse(buffer, action, 20), 0) << "it is done";
 }
 
@@ -133,7 +134,7 @@ TEST_F(CollapseDecisions, ARegionThatGoesAnywayIsCollapsedOnceItsTripsHavePaidFo
 TEST_F(CollapseDecisions, WhatAForkHasUndoneIsMadeAgainAfterAMinute) {
   Retention::Action action;
   ASSERT_GT(uses_until_collapse(buffer, action), 0);
-  gone(action, now, {buffer.bytes(), 2 * kMillisecond});
+  gone(action, now, {buffer.bytes(), buffer.bytes(), 2 * kMillisecond});
   // The device still counts each page.
   ASSERT_EQ(uses_until_collapse(buffer, action, 20), 0);
   now += 60 * kSecond;
@@ -144,7 +145,7 @@ TEST_F(CollapseDecisions, ARefusalIsTriedAgainAfterAMinuteAndThenTwo) {
   Retention::Action action;
   ASSERT_GT(uses_until_collapse(buffer, action), 0);
   for (const Duration rest : {60 * kSecond, 120 * kSecond}) {
-    gone(action, now, {0, kMillisecond, true});
+    gone(action, now, {0, 0, kMillisecond, true});
     const Time refused = now;
     ASSERT_EQ(uses_until_collapse(buffer, action, 50), 0);
     now = refused + rest - 10 * kIdle;
@@ -153,10 +154,36 @@ TEST_F(CollapseDecisions, ARefusalIsTriedAgainAfterAMinuteAndThenTwo) {
   }
 }
 
+TEST_F(CollapseDecisions, AShortStretchShowsThePriceFirst) {
+  const Range large = virtual_pages(1 << 20, 9 * kUnit / 4096);
+  const Range first{large.begin, large.begin + 4 * kUnit};
+  idle = 40 * kMillisecond;
+  Retention::Action action;
+  const int cheap = uses_until_collapse(large, action, 2000);
+  ASSERT_GT(cheap, 0);
+  EXPECT_EQ(action.collapse, first);
+  // Six times the prior.
+  gone(action, now, {first.bytes(), first.bytes(), 13 * kMillisecond});
+  const int dear = uses_until_collapse(large, action, 2000);
+  EXPECT_GT(dear, cheap) << "it pays rent for that first";
+  EXPECT_EQ(action.collapse.begin, first.end);
+  EXPECT_LE(action.collapse.bytes(), 4 * kUnit) << "in half of the idle time";
+}
+
+TEST_F(CollapseDecisions, WhatLayInHugepagesBeforeTellsNoPrice) {
+  const Range large = virtual_pages(1 << 20, 9 * kUnit / 4096);
+  Retention::Action action;
+  for (const std::size_t done : {0, 4}) {
+    ASSERT_GT(uses_until_collapse(large, action, 200), 0);
+    EXPECT_EQ(action.collapse, (Range{large.begin + done * kUnit, large.begin + (done + 4) * kUnit}));
+    gone(action, now, {4 * kUnit, 0, 10 * kMicrosecond});
+  }
+}
+
 TEST_F(CollapseDecisions, NothingIsCollapsedForADeviceThatGainsNothing) {
   Retention::Action action;
   ASSERT_GT(uses_until_collapse(buffer, action), 0);
-  gone(action, now, {buffer.bytes(), 2 * kMillisecond});
+  gone(action, now, {buffer.bytes(), buffer.bytes(), 2 * kMillisecond});
   for (int i = 0; i < 3; ++i) {
     Retention::Action ahead;
     ahead.kind = Kind::register_ahead;

@@ -1,4 +1,4 @@
-#include "intercept/sandbox.h"
+#include "monitor/sandbox.h"
 
 #include <fcntl.h>
 #include <pthread.h>

@@ -1,0 +1,72 @@
+#include "engine/known_mappings.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <fstream>
+#include <string>
+#include <vector>
+
+#include "base/range.h"
+#include "support/temporary_directory.h"
+
+namespace pinion {
+namespace {
+
+using Sizes = std::vector<std::uint64_t>;
+
+class KnownMappingsTest : public ::testing::Test {
+ protected:
+  KnownMappings known(const char* command = "program") const {
+    return KnownMappings(command, directory_.path());
+  }
+  std::string path() const { return directory_.path() + "/pinion-mappings-" + std::to_string(::geteuid()); }
+
+  const TemporaryDirectory directory_;
+};
+
+TEST_F(KnownMappingsTest, LastBeyondTheRun) {
+  EXPECT_EQ(known().sizes(), Sizes{});
+  known().add(64 << 20);
+  known().add(64 << 20);
+  known().add((64 << 20) + page_size());
+  EXPECT_EQ(known().sizes(), (Sizes{64 << 20, (64 << 20) + page_size()}));
+}
+
+TEST_F(KnownMappingsTest, EachProgramHasItsOwn) {
+  known("python one.py").add(64 << 20);
+  known("python two.py").add(32 << 20);
+  EXPECT_EQ(known("python one.py --fast").sizes(), Sizes{64 << 20});
+  EXPECT_EQ(known("python two.py").sizes(), Sizes{32 << 20});
+  EXPECT_EQ(known("python").sizes(), Sizes{});
+}
+
+TEST_F(KnownMappingsTest, AFullFileForgetsOthers) {
+  const KnownMappings many = known("many");
+  for (std::size_t i = 1; i <= KnownMappings::kMost; ++i) many.add(i * page_size());
+  EXPECT_EQ(many.sizes().size(), KnownMappings::kMost);
+  known().add(64 << 20);
+  EXPECT_EQ(known().sizes(), Sizes{64 << 20});
+  EXPECT_EQ(many.sizes().size(), KnownMappings::kMost - 1);
+  struct stat status {};
+  ASSERT_EQ(::stat(path().c_str(), &status), 0);
+  EXPECT_EQ(status.st_size, static_cast<off_t>(KnownMappings::kMost * sizeof(std::uint64_t)));
+}
+
+TEST_F(KnownMappingsTest, AFileThatOthersMayWriteIsNotBelieved) {
+  known().add(64 << 20);
+  ASSERT_EQ(::chmod(path().c_str(), 0666), 0);
+  EXPECT_EQ(known().sizes(), Sizes{});
+}
+
+TEST_F(KnownMappingsTest, NonsenseIsNoSize) {
+  { std::ofstream(path()) << std::string(100'001, 'x'); }
+  ASSERT_EQ(::chmod(path().c_str(), 0600), 0);
+  EXPECT_EQ(known().sizes(), Sizes{});
+  known().add(64 << 20);
+  EXPECT_EQ(known().sizes(), Sizes{64 << 20});
+}
+
+}  // namespace
+}  // namespace pinion
