@@ -277,6 +277,8 @@ class Recommendation {
     Options options = way.options;
     if (options.retention != RetentionKind::helper) options.minimum_gain = Options().minimum_gain;
     if (options.retention != RetentionKind::lru) options.lru_size = Options().lru_size;
+    // A simulation has none unless it is told so; a run does, where they pay.
+    if (!situation_.present && options.hugepages == Hugepages::off) options.hugepages = Options().hugepages;
     return situation_.program.before + typed_run(options) + situation_.program.after;
   }
 
@@ -318,7 +320,9 @@ Situation situation_of(const runlog::Report& r, const Strategies* strategies, co
   situation.gain_is_of_this_machine =
       memory.is_of_this_machine && options.limit == 0 && options.minimum_gain == kAutoSize;
   situation.memory_short = bounced_without_room(r) != 0 || r.under_pressure.times != 0;
-  situation.has_library = has_rank(r) && r.acts != runlog::Acts::cuda;
+  // Without Pinion its buffers would lie on ordinary pages, and each registration take far longer.
+  const bool in_hugepages = r.hugepages.advised + r.hugepages.bytes > 0;
+  situation.has_library = has_rank(r) && r.acts != runlog::Acts::cuda && !in_hugepages;
   if (held) situation.pools = held->most_bytes;
   return situation;
 }

@@ -24,7 +24,7 @@ struct Situation {
   double default_gain = 0;         ///< those of a run without `--minimum-gain`
   bool gain_is_of_this_machine = false;  ///< it is a share of this machine's memory, as the log tells none
   bool memory_short = false;
-  bool has_library = false;            ///< an MPI library with a registration cache of its own
+  bool has_library = false;            ///< an MPI library's own registration cache would do as well
   std::optional<std::uint64_t> pools;  ///< bytes that the library keeps beside its cache; empty: not known
   bool acts_here = true;               ///< else advice is for nodes where a NIC registers
 };
