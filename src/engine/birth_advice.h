@@ -1,7 +1,7 @@
 // Advises new mappings to lie in transparent hugepages from their first touch on (MADV_HUGEPAGE): those of a
-// size that was registered whole before, by this run or by earlier ones of the program on this node. A registration touches all
-// pages, so such memory gets no larger by it. Whole mappings are advised: advice for a part splits a mapping,
-// and realloc cannot move it then.
+// size that was registered whole before, by this run or by earlier ones of the program on this node. A
+// registration touches all pages, so such memory gets no larger by it. Whole mappings are advised: advice for
+// a part splits a mapping, and realloc cannot move it then.
 //
 // It stops for the process when the system finds no hugepages, or has to move pages for them, while it
 // advises. Beside a sandbox of the program's nothing is advised.

@@ -38,41 +38,55 @@ std::uint64_t number_of_program(const std::string& command) {
   return h;
 }
 
+class WordFile {
+ public:
+  explicit WordFile(const std::string& path) : fd_(open_users_file(path)) {}
+  ~WordFile() {
+    if (fd_ >= 0) ::close(fd_);
+  }
+  WordFile(const WordFile&) = delete;
+  WordFile& operator=(const WordFile&) = delete;
+
+  std::vector<std::uint64_t> words() const {
+    std::vector<std::uint64_t> words(KnownMappings::kMost);
+    const ssize_t bytes = fd_ < 0 ? 0 : ::pread(fd_, words.data(), words.size() * sizeof words[0], 0);
+    words.resize(static_cast<std::size_t>(std::max<ssize_t>(bytes, 0)) / sizeof words[0]);
+    return words;
+  }
+  void write(std::size_t place, std::uint64_t word) const {
+    const std::size_t at = place * sizeof word;
+    if (fd_ < 0 || file_size_limit() < at + sizeof word) return;
+    static_cast<void>(!::pwrite(fd_, &word, sizeof word, static_cast<off_t>(at)));
+  }
+
+ private:
+  const int fd_;
+};
+
 }  // namespace
 
 KnownMappings::KnownMappings(const std::string& command, const std::string& directory)
-    : file_(open_users_file(directory + "/pinion-mappings-" + std::to_string(::geteuid()))),
-      program_(number_of_program(command) & ~kPages) {
-  if (program_ == 0) file_.close();
-  if (file_.get() < 0) return;
-  may_grow_ = file_size_limit() >= kMost * sizeof(std::uint64_t);
-  // Writes nothing: add() may follow in a sandbox that the program closes around the calls that it has seen.
-  static_cast<void>(!::pwrite(file_.get(), "", 0, 0));
-}
-
-std::vector<std::uint64_t> KnownMappings::words() const {
-  std::vector<std::uint64_t> words(kMost);
-  const ssize_t bytes = ::pread(file_.get(), words.data(), kMost * sizeof words[0], 0);
-  words.resize(static_cast<std::size_t>(std::max<ssize_t>(bytes, 0)) / sizeof words[0]);
-  return words;
-}
+    : path_(directory + "/pinion-mappings-" + std::to_string(::geteuid())),
+      program_(number_of_program(command) & ~kPages) {}
 
 std::vector<std::uint64_t> KnownMappings::sizes() const {
   std::vector<std::uint64_t> sizes;
-  for (const std::uint64_t word : words())
+  if (program_ == 0) return sizes;
+  for (const std::uint64_t word : WordFile(path_).words())
     if ((word & ~kPages) == program_ && word != program_) sizes.push_back((word & kPages) * page_size());
   return sizes;
 }
 
 void KnownMappings::add(std::uint64_t bytes) const {
   const std::uint64_t pages = bytes / page_size();
-  if (!may_grow_ || pages == 0 || pages > kPages) return;
+  if (program_ == 0 || pages == 0 || pages > kPages) return;
+  const WordFile file(path_);
   const std::uint64_t word = program_ | pages;
-  const std::vector<std::uint64_t> there = words();
+  const std::vector<std::uint64_t> there = file.words();
   if (std::ranges::find(there, word) != there.end()) return;
   std::size_t place = static_cast<std::size_t>(std::ranges::find(there, 0u) - there.begin());
   if (place >= kMost) place = pinion::mix(1, word) % kMost;
-  static_cast<void>(!::pwrite(file_.get(), &word, sizeof word, static_cast<off_t>(place * sizeof word)));
+  file.write(place, word);
 }
 
 }  // namespace pinion

@@ -2,15 +2,13 @@
 // file of the user's. A program counts as the same by its file, and by its first argument, which names an
 // interpreter's script. Nothing is known where the file may not be had.
 //
-// Owns the descriptor. One thread at a time.
+// Owns no descriptor: each call opens the file. One thread at a time.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
 #include <vector>
-
-#include "base/kept_file.h"
 
 namespace pinion {
 
@@ -29,11 +27,8 @@ class KnownMappings {
   static constexpr unsigned kPagesBits = 28;
   static constexpr std::uint64_t kPages = (std::uint64_t{1} << kPagesBits) - 1;
 
-  std::vector<std::uint64_t> words() const;
-
-  KeptFile file_;
-  bool may_grow_ = false;
-  std::uint64_t program_ = 0;
+  const std::string path_;
+  const std::uint64_t program_;  ///< 0: nothing is known, nor kept
 };
 
 }  // namespace pinion
