@@ -24,6 +24,7 @@ constinit ProcessMutex noting;
 constinit std::atomic<KeptFile*> status{nullptr};
 constinit std::atomic<int> filters_at_first{kUnknown};
 constinit std::atomic<bool> is_asked{false};
+constinit std::atomic<bool> was_forked_behind{false};
 
 int open_status() { return ::open("/proc/self/status", O_RDONLY | O_CLOEXEC); }
 
@@ -58,9 +59,14 @@ int filters() {
   return found;
 }
 
+/// The child has its parent's filters, which may end it when it opens a file. The descriptor from before the
+/// fork shows the parent's.
 void open_in_child() {
   is_asked.store(false);
-  *status.load() = KeptFile(open_status());
+  if (has_new_filter())
+    was_forked_behind.store(true);
+  else
+    *status.load() = KeptFile(open_status());
 }
 
 }  // namespace
@@ -73,6 +79,6 @@ void note_filters() {
   pthread_atfork(nullptr, nullptr, open_in_child);
 }
 
-bool has_new_filter() { return filters() > filters_at_first.load(); }
+bool has_new_filter() { return was_forked_behind.load() || filters() > filters_at_first.load(); }
 
 }  // namespace pinion

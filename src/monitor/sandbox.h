@@ -4,7 +4,8 @@
 //
 // The kernel's status of the process is opened ahead, where a program still opens files itself, and asked by
 // calls that any program makes (lseek, read), so also no lock holds signals back. A forked child opens its
-// own. A filter of a single thread that is not the first is unseen.
+// own, unless it was forked behind such a sandbox. A filter of a single thread that is not the first is
+// unseen.
 //
 // Owns the descriptor. Any thread; one asks at a time.
 #pragma once
