@@ -349,8 +349,8 @@ NewMapping appeared_memory(long number, const SystemCallArguments& arguments, lo
   switch (number) {
     case SYS_mmap:
       if ((flags(3) & MAP_FIXED) != 0) return {};
-      return {whole_pages(at, size(1)),
-              flags(2) == (PROT_READ | PROT_WRITE) && flags(3) == (MAP_PRIVATE | MAP_ANONYMOUS)};
+      return {whole_pages(at, size(1)), arguments[0] == 0 && flags(2) == (PROT_READ | PROT_WRITE) &&
+                                            flags(3) == (MAP_PRIVATE | MAP_ANONYMOUS)};
     case SYS_mremap: {
       if ((flags(3) & MREMAP_FIXED) != 0) return {};
       const bool moved = at != static_cast<Address>(arguments[0]);

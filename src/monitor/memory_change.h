@@ -29,7 +29,8 @@ enum class ChangeKind : std::uint8_t {
 /// A mapping that has appeared where the kernel had none.
 struct NewMapping {
   Range range;
-  /// Private anonymous memory to read and write, made by mmap without further wishes.
+  /// Private anonymous memory to read and write, made by mmap without further wishes. A program that wishes
+  /// for an address may want one mapping with a neighbour, for mremap, and only mappings of one kind merge.
   bool plain = false;
 };
 
