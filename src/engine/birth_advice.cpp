@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <sys/syscall.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -30,33 +31,41 @@ std::uint64_t troubles() {
 void BirthAdvice::begin(const std::string& command, const std::string& directory) {
   if (unit_ == 0) return;
   earlier_.emplace(command, directory);
-  for (const std::uint64_t bytes : earlier_->sizes()) know(bytes);
-}
-
-bool BirthAdvice::know(std::size_t bytes) {
-  const std::size_t pages = bytes / page_size();
-  if (bytes < kLeast || pages > kMostPages || knows(pages)) return false;
-  for (auto& known : pages_) {
-    std::size_t free = 0;
-    if (!known.compare_exchange_strong(free, pages)) continue;
-    troubles_ = troubles();
-    return true;
+  for (const auto& [bytes, at_once] : earlier_->sizes()) {
+    Size* const size = bytes < kLeast ? nullptr : make(bytes / page_size());
+    if (size == nullptr) continue;
+    size->is_sparse = at_once == 0;
+    size->allowed.store(static_cast<int>(at_once), std::memory_order_relaxed);
   }
-  return false;
 }
 
-bool BirthAdvice::knows(std::size_t pages) const {
-  for (const auto& known : pages_)
-    if (known.load(std::memory_order_relaxed) == pages) return true;
-  return false;
+BirthAdvice::Size* BirthAdvice::find(std::size_t pages) {
+  const auto found = std::ranges::find_if(
+      sizes_, [pages](const Size& size) { return size.pages.load(std::memory_order_relaxed) == pages; });
+  return found == sizes_.end() ? nullptr : &*found;
+}
+
+BirthAdvice::Size* BirthAdvice::make(std::size_t pages) {
+  if (Size* const known = find(pages)) return known;
+  Size* const size = pages > kMostPages ? nullptr : find(0);
+  if (size == nullptr) return nullptr;
+  troubles_ = troubles();
+  size->unregistered.store(unregistered(pages), std::memory_order_relaxed);
+  size->pages.store(pages, std::memory_order_relaxed);
+  return size;
 }
 
 void BirthAdvice::appeared(Range mapping) {
   if (unit_ == 0 || mapping.bytes() < kLeast || mapping.pages() > kMostPages || mapping.end > kMostAddress)
     return;
-  const bool advised = knows(mapping.pages()) && advise(mapping);
-  recent_[next_.fetch_add(1, std::memory_order_relaxed) % kRecent].store(word_of(mapping, advised),
-                                                                         std::memory_order_relaxed);
+  bool advised = false;
+  if (Size* const size = find(mapping.pages())) {
+    const int others = size->unregistered.fetch_add(1, std::memory_order_relaxed);
+    advised = others < size->allowed.load(std::memory_order_relaxed) && advise(mapping);
+  }
+  Recent& recent = recent_[next_.fetch_add(1, std::memory_order_relaxed) % kRecent];
+  recent.time.store(ticks_now(), std::memory_order_relaxed);
+  recent.word.store(word_of(mapping, advised), std::memory_order_relaxed);
 }
 
 bool BirthAdvice::advise(Range mapping) {
@@ -68,19 +77,55 @@ bool BirthAdvice::advise(Range mapping) {
   return true;
 }
 
-void BirthAdvice::registered(Range range) {
+BirthAdvice::Recent* BirthAdvice::recent(Range range, Ticks time) {
+  Recent* last = nullptr;
+  Ticks appeared = 0;
+  for (Recent& one : recent_) {
+    const Ticks then = one.time.load(std::memory_order_relaxed);
+    if (then > time || then < appeared) continue;
+    if (!mapping_of(one.word.load(std::memory_order_relaxed)).contains(range)) continue;
+    last = &one;
+    appeared = then;
+  }
+  return last;
+}
+
+int BirthAdvice::unregistered(std::size_t pages) const {
+  return static_cast<int>(std::ranges::count_if(recent_, [pages](const Recent& one) {
+    const std::uint64_t word = one.word.load(std::memory_order_relaxed);
+    return (word & kMostPages) == pages && (word & kRegistered) == 0;
+  }));
+}
+
+void BirthAdvice::registered(Range range, Ticks begun) {
   if (unit_ == 0 || range.bytes() < kLeast) return;
-  for (auto& recent : recent_) {
-    std::uint64_t word = recent.load(std::memory_order_relaxed);
-    const Range mapping = mapping_of(word);
-    // malloc has its header in front, and the rest of a page behind.
-    if (!mapping.contains(range) || range.bytes() < mapping.bytes() - mapping.bytes() / 16) continue;
-    if (!recent.compare_exchange_strong(word, 0) || has_new_filter()) return;
-    if ((word & kAdvised) != 0)
-      judge(mapping);
-    else if (know(mapping.bytes()) && earlier_)
-      earlier_->add(mapping.bytes());
-    return;
+  Recent* const one = recent(range, begun);
+  if (one == nullptr) return;
+  std::uint64_t word = one->word.load(std::memory_order_relaxed);
+  const Range mapping = mapping_of(word);
+  // malloc has its header in front, and the rest of a page behind.
+  if ((word & kRegistered) != 0 || range.bytes() < mapping.bytes() - mapping.bytes() / 16) return;
+  if (has_new_filter()) return;
+  Size* const size = make(mapping.pages());
+  if (size == nullptr || !one->word.compare_exchange_strong(word, word | kRegistered)) return;
+  const int at_once = size->unregistered.fetch_sub(1, std::memory_order_relaxed);
+  size->most_at_once = std::max(size->most_at_once, at_once);
+  const int allowed = std::min<int>(size->registered++, KnownMappings::kMostAtOnce);
+  if (!size->is_sparse && allowed > size->allowed.load(std::memory_order_relaxed))
+    size->allowed.store(allowed, std::memory_order_relaxed);
+  if ((word & kAdvised) != 0) judge(mapping);
+}
+
+void BirthAdvice::end() {
+  if (!earlier_ || has_new_filter()) return;
+  for (const Size& size : sizes_) {
+    const std::size_t bytes = size.pages.load(std::memory_order_relaxed) * page_size();
+    const int unregistered = size.unregistered.load(std::memory_order_relaxed);
+    const bool whole = unregistered * kTolerated <= size.registered;
+    if (size.registered > 0)
+      earlier_->keep(bytes, whole ? static_cast<unsigned>(size.most_at_once) : 0);
+    else if (unregistered > 0)
+      earlier_->forget(bytes);
   }
 }
 

@@ -34,6 +34,11 @@ Pinned counted_in(const Options& options) {
   return options.device == kAutoDevice && gpu_driver_is_loaded() ? Pinned::uncounted : Pinned::by_user;
 }
 
+/// Where nothing registers, no memory would be found to have been advised in vain.
+bool may_advise(const Options& options) {
+  return options.hugepages == Hugepages::automatic && traits_of(options.retention).registers;
+}
+
 std::string device_text(const Options& options, const Device* own) {
   switch (acts_at_start(options)) {
     case Acts::measured:
@@ -68,7 +73,7 @@ Engine::Engine(const Options& options, const JobPlace& place, bool spends_modell
       arena_(process_heap(), process_arena(), options.preregister_remote ? Access::all : Access::write),
       watch_(domains_, arena_, memory_.events, memory_events::brackets(), bell_,
              traits_of(options.retention).keeps_idle, acts_at_start(options) != Acts::measured,
-             options.hugepages == Hugepages::automatic ? advice_unit() : 0),
+             may_advise(options) ? advice_unit() : 0),
       counters_(memory_, domains_, watch_, clock_),
       lease_path_(options_, spends_modelled_time, domains_, arena_, watch_, counters_, bell_),
       segments_(process_heap(), process_arena(), lease_path_, bell_, options.preregister_ahead),

@@ -221,6 +221,7 @@ void Helper::end_of_run() {
   log_.add_domains(domains_);
   figures_.note_acts();
   drain_.drain();
+  watch_.births().end();
   drain_.end_runs(clock_.now());
   // Should the process end before the rest is done, its log ends with this state.
   figures_.publish();

@@ -67,26 +67,40 @@ class WordFile {
 
 KnownMappings::KnownMappings(const std::string& command, const std::string& directory)
     : path_(directory + "/pinion-mappings-" + std::to_string(::geteuid())),
-      program_(number_of_program(command) & ~kPages) {}
+      program_(number_of_program(command) & kProgram) {}
 
-std::vector<std::uint64_t> KnownMappings::sizes() const {
-  std::vector<std::uint64_t> sizes;
+std::vector<KnownMappings::Size> KnownMappings::sizes() const {
+  std::vector<Size> sizes;
   if (program_ == 0) return sizes;
   for (const std::uint64_t word : WordFile(path_).words())
-    if ((word & ~kPages) == program_ && word != program_) sizes.push_back((word & kPages) * page_size());
+    if ((word & kProgram) == program_ && (word & kPages) != 0)
+      sizes.push_back({(word & kPages) * page_size(), static_cast<unsigned>((word & kAtOnce) >> kPagesBits)});
   return sizes;
 }
 
-void KnownMappings::add(std::uint64_t bytes) const {
+std::size_t KnownMappings::find(const std::vector<std::uint64_t>& words, std::uint64_t word) {
+  const auto found = std::ranges::find(words, word & ~kAtOnce, [](std::uint64_t w) { return w & ~kAtOnce; });
+  return static_cast<std::size_t>(found - words.begin());
+}
+
+void KnownMappings::keep(std::uint64_t bytes, unsigned at_once) const {
   const std::uint64_t pages = bytes / page_size();
   if (program_ == 0 || pages == 0 || pages > kPages) return;
+  const std::uint64_t word = program_ | std::uint64_t{std::min(at_once, kMostAtOnce)} << kPagesBits | pages;
   const WordFile file(path_);
-  const std::uint64_t word = program_ | pages;
   const std::vector<std::uint64_t> there = file.words();
-  if (std::ranges::find(there, word) != there.end()) return;
-  std::size_t place = static_cast<std::size_t>(std::ranges::find(there, 0u) - there.begin());
-  if (place >= kMost) place = pinion::mix(1, word) % kMost;
-  file.write(place, word);
+  std::size_t place = find(there, word);
+  if (place < there.size() && ((there[place] & kAtOnce) == 0 || there[place] == word)) return;
+  if (place == there.size()) place = static_cast<std::size_t>(std::ranges::find(there, 0u) - there.begin());
+  file.write(place < kMost ? place : pinion::mix(1, word) % kMost, word);
+}
+
+void KnownMappings::forget(std::uint64_t bytes) const {
+  if (program_ == 0) return;
+  const WordFile file(path_);
+  const std::vector<std::uint64_t> there = file.words();
+  const std::size_t place = find(there, program_ | bytes / page_size());
+  if (place < there.size() && (there[place] & kAtOnce) != 0) file.write(place, 0);
 }
 
 }  // namespace pinion

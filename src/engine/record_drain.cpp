@@ -55,7 +55,8 @@ void RecordDrain::take(const TakenRecord& taken) {
   const bool registered =
       record.kind == runlog::EventKind::registration && (record.flags & runlog::kFailed) == 0;
   if (registered && record.page_bytes() != 0) large_.add({range, record.page_bytes()});
-  if (registered && domains_.slot(record.domain).kept.gains_by_hugepages) births_.registered(range);
+  if (registered && domains_.slot(record.domain).kept.gains_by_hugepages)
+    births_.registered(range, record.begin);
   keep(desk_.take(taken, leave_pinned(record)));
 }
 

@@ -3,11 +3,13 @@
 #include <gtest/gtest.h>
 #include <sys/mman.h>
 
+#include <algorithm>
 #include <fstream>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "base/clock.h"
 #include "device/kernel/collapse.h"
 #include "support/temporary_directory.h"
 
@@ -37,6 +39,11 @@ class BirthAdviceTest : public ::testing::Test {
     births_.appeared(mapping);
     return mapping;
   }
+  void is_registered(Range range) { births_.registered(range, ticks_now()); }
+  /// Mappings of the size appear one after the other, and each is registered.
+  void use(std::size_t bytes, int times) {
+    for (int i = 0; i < times; ++i) is_registered(appears(bytes));
+  }
   /// As the kernel has it.
   static bool is_advised(Range mapping) {
     std::ifstream smaps("/proc/self/smaps");
@@ -60,61 +67,131 @@ class BirthAdviceTest : public ::testing::Test {
   std::vector<Range> mappings_;
 };
 
-TEST_F(BirthAdviceTest, ASizeThatWasRegisteredWholeIsAdvised) {
-  const Range first = appears(kSize);
-  EXPECT_FALSE(is_advised(first));
-  // A block of malloc's lies behind its header.
-  births_.registered({first.begin + 16, first.end - 100});
-  EXPECT_FALSE(is_advised(first));
+TEST_F(BirthAdviceTest, ASizeThatWasRegisteredWholeTwiceIsAdvised) {
+  for (int i = 0; i < 2; ++i) {
+    const Range mapping = appears(kSize);
+    EXPECT_FALSE(is_advised(mapping));
+    // A block of malloc's lies behind its header.
+    is_registered({mapping.begin + 16, mapping.end - 100});
+    EXPECT_FALSE(is_advised(mapping));
+  }
   EXPECT_TRUE(is_advised(appears(kSize)));
   EXPECT_EQ(births_.advised_bytes(), kSize);
 }
 
+// Those may be used sparsely.
+TEST_F(BirthAdviceTest, FewerAreAdvisedAtOnceThanWereRegistered) {
+  use(kSize, 4);
+  EXPECT_TRUE(is_advised(appears(kSize)));
+  EXPECT_TRUE(is_advised(appears(kSize)));
+  EXPECT_TRUE(is_advised(appears(kSize)));
+  const Range last = appears(kSize);
+  EXPECT_FALSE(is_advised(last));
+  is_registered(last);
+  EXPECT_TRUE(is_advised(appears(kSize)));
+  EXPECT_FALSE(is_advised(appears(kSize)));
+}
+
+TEST_F(BirthAdviceTest, ASecondRegistrationOfAMappingCountsOnce) {
+  const Range mapping = appears(kSize);
+  for (int i = 0; i < 3; ++i) is_registered(mapping);
+  EXPECT_FALSE(is_advised(appears(kSize)));
+}
+
+// The helper reads of registrations after the mappings have gone, and others have their place.
+TEST_F(BirthAdviceTest, ARegistrationIsOfTheMappingThatWasThereThen) {
+  const Range place = map(kSize);
+  std::vector<Ticks> times;
+  for (int i = 0; i < 3; ++i) {
+    births_.appeared(place);
+    times.push_back(ticks_now());
+  }
+  births_.registered(place, times[1]);
+  births_.registered(place, times[0]);
+  births_.registered(place, times[2]);
+  EXPECT_TRUE(is_advised(appears(kSize)));
+}
+
 TEST_F(BirthAdviceTest, AnotherSizeIsNot) {
-  const Range first = appears(kSize);
-  births_.registered(first);
+  use(kSize, 2);
   EXPECT_FALSE(is_advised(appears(kSize + page_size())));
   EXPECT_FALSE(is_advised(appears(2 * kSize)));
 }
 
 TEST_F(BirthAdviceTest, APartOfAMappingTeachesNothing) {
   const Range first = appears(2 * kSize);
-  births_.registered({first.begin, first.begin + kSize});
+  is_registered({first.begin, first.begin + kSize});
+  const Range second = appears(2 * kSize);
+  is_registered({second.begin, second.begin + kSize});
   EXPECT_FALSE(is_advised(appears(2 * kSize)));
 }
 
 TEST_F(BirthAdviceTest, MemoryOfUnknownOriginTeachesNothing) {
-  births_.registered(map(kSize));
+  for (int i = 0; i < 3; ++i) is_registered(map(kSize));
   EXPECT_FALSE(is_advised(appears(kSize)));
 }
 
 TEST_F(BirthAdviceTest, SmallMappingsAreLeftAlone) {
   const std::size_t small = BirthAdvice::kLeast - page_size();
-  births_.registered(appears(small));
+  use(small, 3);
   EXPECT_FALSE(is_advised(appears(small)));
 }
 
-TEST_F(BirthAdviceTest, LaterRunsOfTheProgramKnowItsSizesFromTheStart) {
-  const TemporaryDirectory directory;
-  births_.begin("program input --option", directory.path());
-  births_.registered(appears(kSize));
-  const auto is_advised_in = [&](const char* command) {
+/// A run is over before another one begins.
+class LaterRuns : public BirthAdviceTest {
+ protected:
+  /// How many of so many mappings a run advises that registers the first few of them.
+  int advised(int mappings, int registers, const char* command = "program input --option") {
     BirthAdvice births(advice_unit());
-    births.begin(command, directory.path());
-    const Range mapping = map(kSize);
-    births.appeared(mapping);
-    return is_advised(mapping);
-  };
-  EXPECT_TRUE(is_advised_in("program input --option"));
-  EXPECT_TRUE(is_advised_in("program input --other"));
-  EXPECT_FALSE(is_advised_in("program other-input"));
-  EXPECT_FALSE(is_advised_in("program"));
+    births.begin(command, directory_.path());
+    std::vector<Range> all;
+    for (int i = 0; i < mappings; ++i) {
+      all.push_back(map(kSize));
+      births.appeared(all.back());
+    }
+    for (int i = 0; i < registers; ++i) births.registered(all[static_cast<std::size_t>(i)], ticks_now());
+    births.end();
+    return static_cast<int>(std::ranges::count_if(all, is_advised));
+  }
+
+  const TemporaryDirectory directory_;
+};
+
+TEST_F(LaterRuns, KnowTheSizesFromTheStart) {
+  EXPECT_EQ(advised(1, 1), 0);
+  EXPECT_EQ(advised(1, 1, "program input --other"), 1);
+  EXPECT_EQ(advised(1, 0, "program other-input"), 0);
+  EXPECT_EQ(advised(1, 0, "program"), 0);
+}
+
+TEST_F(LaterRuns, AdviseAsManyAtOnceAsWereRegistered) {
+  EXPECT_EQ(advised(3, 3), 0);
+  EXPECT_EQ(advised(5, 5), 3);
+  EXPECT_EQ(advised(6, 6), 5);
+}
+
+TEST_F(LaterRuns, LeaveASizeAloneThatIsRegisteredInPart) {
+  EXPECT_EQ(advised(3, 3), 0);
+  EXPECT_EQ(advised(3, 2), 3);
+  for (int i = 0; i < 3; ++i) EXPECT_EQ(advised(3, 3), 0);
+}
+
+TEST_F(LaterRuns, ForgetASizeThatIsNotRegisteredAnyMore) {
+  EXPECT_EQ(advised(2, 2), 0);
+  EXPECT_EQ(advised(2, 0), 2);
+  EXPECT_EQ(advised(2, 2), 0);
+  EXPECT_EQ(advised(2, 2), 2);
+}
+
+TEST_F(LaterRuns, AreNotToldByARunThatWasCutShort) {
+  births_.begin("program input", directory_.path());
+  use(kSize, 2);
+  EXPECT_EQ(advised(1, 1, "program input"), 0);
 }
 
 TEST_F(BirthAdviceTest, KnowsSoManySizesAtMost) {
-  for (std::size_t i = 0; i < BirthAdvice::kMostSizes; ++i)
-    births_.registered(appears(kSize + i * page_size()));
-  births_.registered(appears(2 * kSize));
+  for (std::size_t i = 0; i < BirthAdvice::kMostSizes; ++i) use(kSize + i * page_size(), 2);
+  use(2 * kSize, 2);
   EXPECT_TRUE(is_advised(appears(kSize)));
   EXPECT_FALSE(is_advised(appears(2 * kSize)));
 }
@@ -123,15 +200,17 @@ TEST_F(BirthAdviceTest, NoneWithoutHugepages) {
   BirthAdvice births(0);
   births.begin("program");
   const Range first = map(kSize), second = map(kSize);
-  births.appeared(first);
-  births.registered(first);
+  for (int i = 0; i < 2; ++i) {
+    births.appeared(first);
+    births.registered(first, ticks_now());
+  }
   births.appeared(second);
   EXPECT_FALSE(is_advised(second));
 }
 
 // glibc's realloc moves whole mappings.
 TEST_F(BirthAdviceTest, AnAdvisedMappingMovesAndGrows) {
-  births_.registered(appears(kSize));
+  use(kSize, 2);
   const Range mapping = appears(kSize);
   ASSERT_TRUE(is_advised(mapping));
   *reinterpret_cast<char*>(mapping.begin) = 7;

@@ -14,7 +14,7 @@
 namespace pinion {
 namespace {
 
-using Sizes = std::vector<std::uint64_t>;
+using Sizes = std::vector<KnownMappings::Size>;
 
 class KnownMappingsTest : public ::testing::Test {
  protected:
@@ -28,26 +28,44 @@ class KnownMappingsTest : public ::testing::Test {
 
 TEST_F(KnownMappingsTest, LastBeyondTheRun) {
   EXPECT_EQ(known().sizes(), Sizes{});
-  known().add(64 << 20);
-  known().add(64 << 20);
-  known().add((64 << 20) + page_size());
-  EXPECT_EQ(known().sizes(), (Sizes{64 << 20, (64 << 20) + page_size()}));
+  known().keep(64 << 20, 2);
+  known().keep(64 << 20, 3);
+  known().keep((64 << 20) + page_size(), 100);
+  EXPECT_EQ(known().sizes(), (Sizes{{64 << 20, 3}, {(64 << 20) + page_size(), KnownMappings::kMostAtOnce}}));
+}
+
+TEST_F(KnownMappingsTest, WhatSomeWereNotRegisteredOfStaysSo) {
+  known().keep(64 << 20, 2);
+  known().keep(64 << 20, 0);
+  known().keep(64 << 20, 2);
+  known().forget(64 << 20);
+  EXPECT_EQ(known().sizes(), (Sizes{{64 << 20, 0}}));
+}
+
+TEST_F(KnownMappingsTest, OneIsForgotten) {
+  known("other").keep(64 << 20, 1);
+  known().keep(64 << 20, 1);
+  known().keep(32 << 20, 1);
+  known().forget(64 << 20);
+  known().forget(128 << 20);
+  EXPECT_EQ(known().sizes(), (Sizes{{32 << 20, 1}}));
+  EXPECT_EQ(known("other").sizes(), (Sizes{{64 << 20, 1}}));
 }
 
 TEST_F(KnownMappingsTest, EachProgramHasItsOwn) {
-  known("python one.py").add(64 << 20);
-  known("python two.py").add(32 << 20);
-  EXPECT_EQ(known("python one.py --fast").sizes(), Sizes{64 << 20});
-  EXPECT_EQ(known("python two.py").sizes(), Sizes{32 << 20});
+  known("python one.py").keep(64 << 20, 1);
+  known("python two.py").keep(32 << 20, 1);
+  EXPECT_EQ(known("python one.py --fast").sizes(), (Sizes{{64 << 20, 1}}));
+  EXPECT_EQ(known("python two.py").sizes(), (Sizes{{32 << 20, 1}}));
   EXPECT_EQ(known("python").sizes(), Sizes{});
 }
 
 TEST_F(KnownMappingsTest, AFullFileForgetsOthers) {
   const KnownMappings many = known("many");
-  for (std::size_t i = 1; i <= KnownMappings::kMost; ++i) many.add(i * page_size());
+  for (std::size_t i = 1; i <= KnownMappings::kMost; ++i) many.keep(i * page_size(), 1);
   EXPECT_EQ(many.sizes().size(), KnownMappings::kMost);
-  known().add(64 << 20);
-  EXPECT_EQ(known().sizes(), Sizes{64 << 20});
+  known().keep(64 << 20, 1);
+  EXPECT_EQ(known().sizes(), (Sizes{{64 << 20, 1}}));
   EXPECT_EQ(many.sizes().size(), KnownMappings::kMost - 1);
   struct stat status {};
   ASSERT_EQ(::stat(path().c_str(), &status), 0);
@@ -55,7 +73,7 @@ TEST_F(KnownMappingsTest, AFullFileForgetsOthers) {
 }
 
 TEST_F(KnownMappingsTest, AFileThatOthersMayWriteIsNotBelieved) {
-  known().add(64 << 20);
+  known().keep(64 << 20, 1);
   ASSERT_EQ(::chmod(path().c_str(), 0666), 0);
   EXPECT_EQ(known().sizes(), Sizes{});
 }
@@ -64,8 +82,8 @@ TEST_F(KnownMappingsTest, NonsenseIsNoSize) {
   { std::ofstream(path()) << std::string(100'001, 'x'); }
   ASSERT_EQ(::chmod(path().c_str(), 0600), 0);
   EXPECT_EQ(known().sizes(), Sizes{});
-  known().add(64 << 20);
-  EXPECT_EQ(known().sizes(), Sizes{64 << 20});
+  known().keep(64 << 20, 1);
+  EXPECT_EQ(known().sizes(), (Sizes{{64 << 20, 1}}));
 }
 
 }  // namespace
