@@ -32,7 +32,6 @@ Observed AdaptivePredictor::observe(const Use& use) {
   }
   buffer.thread = use.thread;
   ++buffer.uses;
-  const Duration reuse = buffer.reuse_at == kNever ? kNever : buffer.reuse_at - buffer.last;
   buffer.last = use.time;
   buffer.end = use.end;
   buffer.event = thread.events;
@@ -41,14 +40,7 @@ Observed AdaptivePredictor::observe(const Use& use) {
   if (is_new && profiled_) meet(thread, use.buffer);
   find_next(thread, use.buffer);
   buffer.chain_at_release = chain_next(buffer, use.time);
-  const Learns next = learns_from(thread);
-  if (next != Learns::all && reuse != kNever &&
-      ((next == Learns::nothing && buffer.by_own && buffer.stable) || chain_leads(buffer))) {
-    buffer.reuse_at = buffer.last + reuse;
-    buffer.contexts = {};
-  } else if (next == Learns::all || !keep_reuse(buffer)) {
-    choose_reuse(thread, buffer);
-  }
+  choose_reuse(thread, buffer);
   thread.anchors[thread.events % thread.anchors.size()] = {use.end, thread.ahead.base(),
                                                            thread.ahead.generation(), thread.events};
   ++thread.events;
@@ -106,29 +98,7 @@ Time AdaptivePredictor::judge(Buffer& buffer, const Use& use) {
 void AdaptivePredictor::learn_reuse(Buffer& buffer, const Use& use) {
   const Duration interval = use.time - buffer.last;
   if (interval <= 0) return;
-  for (unsigned kind = 0; kind < kReuseContexts && buffer.contexts[kind] != 0; ++kind)
-    reuses_.insert(buffer.contexts[kind]).learn(interval);
-}
-
-/// Returns whether the chain expects the buffer again, and leads on both horizons.
-bool AdaptivePredictor::chain_leads(const Buffer& buffer) {
-  const auto leads = [&](Horizon horizon) {
-    return 0.85f * buffer.loss.of(horizon, chain) <= buffer.loss.of(horizon, reuse);
-  };
-  return buffer.chain_at_release != kNever && leads(at_release) && leads(at_last);
-}
-
-/// The context of all the buffer's uses answers again, as it did last, and alone learns; false where another
-/// one did.
-bool AdaptivePredictor::keep_reuse(Buffer& buffer) {
-  if (!buffer.by_own) return false;
-  const std::uint64_t own = mix(5, buffer.key);
-  const Interval* known = reuses_.find(own);
-  if (!known || !known->known()) return false;
-  buffer.contexts = {own};
-  buffer.reuse_at = buffer.last + known->expected();
-  buffer.stable = known->stable();
-  return true;
+  for (const std::uint64_t context : buffer.contexts) reuses_.insert(context).learn(interval);
 }
 
 void AdaptivePredictor::choose_reuse(Thread& thread, Buffer& buffer) {
@@ -144,8 +114,6 @@ void AdaptivePredictor::choose_reuse(Thread& thread, Buffer& buffer) {
     const float loss = known->loss();
     if (buffer.reuse_at != kNever && loss >= least) continue;
     buffer.reuse_at = buffer.last + known->expected();
-    buffer.by_own = kind == 0;
-    buffer.stable = known->stable();
     least = loss;
   }
 }

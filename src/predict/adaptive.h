@@ -9,9 +9,6 @@
 // Events of a thread come in the order of their calls, as far as can be known: a use is known at its end
 // only, so the newest are held until one begins after their end, and put in order.
 //
-// A stream that comes as expected is learnt from a sample: one event in sixteen in all contexts, one in four
-// by the context that predicted it. The others are left out, once their delay has been observed often.
-//
 // Costs: O(1) amortized an event. A use earns a fixed number of steps of the walk; where the stream
 // often leaves the expected way, the walk is short and the reuse expert predicts.
 // Memory: EventModel::kMostNodes contexts, as many reuse contexts, LookAhead::kMostSteps steps a thread:
@@ -84,8 +81,6 @@ class AdaptivePredictor final : public Predictor {
     Time chain_at_release = kNever;
     Time reuse_at = kNever;
     std::array<std::uint64_t, kReuseContexts> contexts{};  ///< of the last use; 0: none learns
-    bool stable = false;                                   ///< the time until reuse is (Interval)
-    bool by_own = false;  ///< reuse_at is by the first of them, the same for all uses of the buffer
     Losses loss;
     RecentValues<64> errors;  ///< actual less predicted, at last, in ns
     mutable Margin margin;    ///< for its `worth`
@@ -112,11 +107,9 @@ class AdaptivePredictor final : public Predictor {
   struct Thread {
     bool begun = false;
     StreamPosition position;  ///< behind the events in order
-    Contexts contexts{};      ///< its, where known
-    bool contexts_known = false;
-    Time time = 0;             ///< of the last event in order
-    std::uint32_t steady = 0;  ///< events in order that each came as expected, after the one before
-    std::vector<Held> held;    ///< by time
+    Contexts contexts{};      ///< there
+    Time time = 0;            ///< of the last event in order
+    std::vector<Held> held;   ///< by time
     Newest newest;
     std::uint64_t passed = 0;  ///< steps before were passed over, or have been seen
     LookAhead ahead;
@@ -125,15 +118,11 @@ class AdaptivePredictor final : public Predictor {
     std::array<Anchor, 64> anchors;
   };
   Buffer& buffer_of(const Use& use);
-  /// Contexts that learn from an event of the thread: all, the one that predicted it, or none.
-  enum class Learns { all, one, nothing };
-  static Learns learns_from(const Thread& thread);
   /// Returns when the use was predicted.
   Time judge(Buffer& buffer, const Use& use);
   void learn_reuse(Buffer& buffer, const Use& use);
   void arrive(Thread& thread, const Use& use, const EventModel::Event& event);
   void put_next_in_order(Thread& thread);
-  void learn_event(Thread& thread, const Held& held);
   static const Newest& newest(Thread& thread);
   void restart(Thread& thread);
   bool walk(Thread& thread);
@@ -142,9 +131,7 @@ class AdaptivePredictor final : public Predictor {
   void find_next(Thread& thread, BufferId id);
   void plan(Buffer& buffer, const LookAhead& ahead, std::uint64_t step);
   void pass(Thread& thread, std::uint64_t step);
-  bool keep_reuse(Buffer& buffer);
   void choose_reuse(Thread& thread, Buffer& buffer);
-  static bool chain_leads(const Buffer& buffer);
 
   Time next_use(const Buffer& buffer, Time after, Time chain_says) const;
   Time chain_next(const Buffer& buffer, Time after) const;

@@ -1,7 +1,6 @@
 // The event stream of a thread in AdaptivePredictor: events are put in order, learnt from, and compared with
 // the walk ahead, which is led on.
 #include <algorithm>
-#include <cmath>
 
 #include "predict/adaptive.h"
 
@@ -12,11 +11,6 @@ constexpr std::size_t kMostHeld = 32;
 constexpr std::size_t kStepsPerEvent = 6, kMostCredit = 2 * LookAhead::kMostSteps;
 // A buffer is looked for this many times the events between its uses ahead, and at least kLeastReach events.
 constexpr std::uint64_t kReach = 3, kLeastReach = 64;
-// A stream is steady after so many events that came as expected. Then one in so many is learnt from in all
-// contexts, and one in so many by the context that predicted it.
-constexpr std::uint32_t kSteady = 64, kSample = 16, kConfirmed = 4;
-// The error, as a share of the time since the event before, from which an event counts as unexpected.
-constexpr double kWrong = 0.1;
 }  // namespace
 
 // ---- events ----
@@ -64,43 +58,16 @@ void AdaptivePredictor::put_next_in_order(Thread& thread) {
   Newest& newest = thread.newest;
   const bool only = newest.known && thread.held.empty();
   newest.known = false;
-  if (thread.begun) learn_event(thread, held);
+  if (thread.begun) model_.learn(thread.contexts, held.event, held.time - thread.time);
   thread.begun = true;
-  thread.contexts_known = only;
-  if (only) thread.contexts = newest.contexts;
   thread.position.advance(held.event.name);
+  thread.contexts = only ? newest.contexts : thread.position.contexts();
   thread.time = held.time;
   // Earlier expected events that are still missing were left out.
   if (held.step == LookAhead::kNone || held.generation != thread.ahead.generation()) return;
   for (std::uint64_t i = held.step; i > thread.passed && held.step - i < LookAhead::kTolerance;)
     pass(thread, --i);
   thread.passed = std::max(thread.passed, held.step);
-}
-
-AdaptivePredictor::Learns AdaptivePredictor::learns_from(const Thread& thread) {
-  if (thread.steady < kSteady) return Learns::all;
-  const std::uint64_t drawn = mix(7, thread.events);
-  return drawn % kSample == 0 ? Learns::all : drawn % kConfirmed == 1 ? Learns::one : Learns::nothing;
-}
-
-void AdaptivePredictor::learn_event(Thread& thread, const Held& held) {
-  const LookAhead& ahead = thread.ahead;
-  const Duration after = held.time - thread.time;
-  const bool expected = held.generation == ahead.generation() && held.step == thread.passed + 1;
-  thread.steady = expected ? std::min(thread.steady + 1, kSteady) : 0;
-  if (thread.steady == kSteady && ahead.holds(thread.passed)) {
-    const auto off = static_cast<double>(after - (ahead[held.step].at - ahead[thread.passed].at));
-    if (std::abs(off) > kWrong * static_cast<double>(after)) thread.steady = 0;
-  }
-  const Learns learns = learns_from(thread);
-  if (learns != Learns::all && ahead.holds(held.step)) {
-    const LookAhead::Step& step = ahead[held.step];
-    if (learns == Learns::nothing && step.stable) return;
-    if (model_.confirm(step.asked, held.event, after)) return;
-  }
-  if (!thread.contexts_known) thread.contexts = thread.position.contexts();
-  thread.contexts_known = true;
-  model_.learn(thread.contexts, held.event, after);
 }
 
 /// Ends all expectation at a step that was passed over.

@@ -66,14 +66,6 @@ void EventModel::learn(const Contexts& contexts, const Event& event, Duration af
   }
 }
 
-bool EventModel::confirm(std::uint64_t asked, const Event& event, Duration after) {
-  Node* node = nodes_.find(asked);
-  if (!node || !node->delay.known_well() || !(node->next == event.name)) return false;
-  node->buffer = event.buffer;
-  node->delay.learn(after);
-  return true;
-}
-
 bool EventModel::predict(const StreamPosition& position, Next& next) {
   const Contexts contexts = position.contexts();
   std::array<const Node*, kContextKinds> nodes{};
@@ -91,8 +83,7 @@ bool EventModel::predict(const StreamPosition& position, Next& next) {
   }
   if (best == kContextKinds) return false;
   const unsigned when = knows_when(nodes, best);
-  next = {nodes[best]->next, nodes[best]->buffer, nodes[when]->delay.expected(), nodes[when]->delay.stable(),
-          contexts[when]};
+  next = {nodes[best]->next, nodes[best]->buffer, nodes[when]->delay.expected()};
   return true;
 }
 

@@ -25,15 +25,10 @@ class EventModel {
     EventName name;
     BufferId buffer = 0;  ///< that had this name when it was last met
     Duration after = 0;
-    bool stable = false;      ///< the delay is (Interval)
-    std::uint64_t asked = 0;  ///< the context that gave the delay
   };
 
   /// After `contexts` came `event`, so much later.
   void learn(const Contexts& contexts, const Event& event, Duration after);
-  /// Learns an event that came as predicted: only `asked` learns, the context of its delay. Returns false if
-  /// that context has too few observations: the model stays as it is.
-  bool confirm(std::uint64_t asked, const Event& event, Duration after);
   /// The event that follows `position`; false where all its contexts are unknown.
   bool predict(const StreamPosition& position, Next& next);
   std::size_t size() const { return nodes_.size(); }

@@ -62,11 +62,6 @@ class Interval {
   bool known() const { return count_ > 0; }
   unsigned count() const { return count_; }
   Duration expected() const { return nearest(static_cast<double>(said_[believed_])); }
-  /// It was observed often.
-  bool known_well() const { return count_ >= 8; }
-  /// True after so many observations that a further one changes little; false where the latest ones count
-  /// most.
-  bool stable() const { return known_well() && believed_ != latest && believed_ != trend; }
   /// The loss to expect of the estimate in use, 0 to 1: its recent one, and while observations are few, that
   /// of any.
   float loss() const {

@@ -22,10 +22,8 @@ class LookAhead {
     BufferId buffer = 0;
     bool live = false;                ///< `buffer` is known
     bool seen = false;                ///< the event has come
-    bool stable = false;              ///< its delay is (Interval)
     Duration at = 0;                  ///< on the time line
     std::uint64_t next_same = kNone;  ///< the buffer's next step
-    std::uint64_t asked = 0;          ///< the model's context that gave the delay
   };
 
   LookAhead() : steps_(kFirst) {}
@@ -49,7 +47,7 @@ class LookAhead {
     end_ += next.after;
     make_room();
     Step& step = steps_[tail_++ & (steps_.size() - 1)];
-    step = {next.name, next.buffer, false, false, next.stable, end_, kNone, next.asked};
+    step = {next.name, next.buffer, false, false, end_, kNone};
     return &step;
   }
 
