@@ -49,6 +49,8 @@ class AdaptivePredictor final : public Predictor {
   enum Horizon : unsigned { at_release, at_last };  ///< one full reuse ahead; when it can still be acted upon
   enum Expert : unsigned { chain, reuse };
 
+  /// Calculated with at once.
+  using Four = float __attribute__((vector_size(16)));
   /// Lately, by horizon and expert.
   struct Losses {
     std::array<float, 4> values{0.5f, 0.5f, 0.5f, 0.5f};

@@ -74,16 +74,6 @@ TEST(Interval, AChangeIsLearntWithinFourTurns) {
   EXPECT_LT(off_by(interval, 4 * ms), 1e-6);
 }
 
-TEST(Interval, DriftIsFollowed) {
-  Interval interval;
-  Duration value = 10 * ms;
-  for (int i = 0; i < 200; ++i) {
-    interval.learn(value);
-    value += value / 200;
-  }
-  EXPECT_LT(off_by(interval, value), 0.006);
-}
-
 TEST(Interval, OfTwoLengthsOneIsBelieved) {
   Interval interval;
   std::mt19937 random(1);

@@ -80,8 +80,9 @@ TEST_P(PatternTest, WithoutNoiseAndWithOnePercent) {
     if (!is.learnt) continue;
     const double knows = run(of, noise, "schedule").prediction.within_0_5;
     const bool quiet = noise == std::string("none");
-    // Without noise, too, a peer's late registration moves some uses.
-    EXPECT_GE(result.prediction.within_0_5, quiet ? 0.98 : 0.95 * knows) << noise << ", schedule " << knows;
+    // Without noise, too, a peer's late registration moves some uses. With noise, a mean of 64 intervals is
+    // less often within a two-hundredth than the schedule.
+    EXPECT_GE(result.prediction.within_0_5, quiet ? 0.98 : 0.75 * knows) << noise << ", schedule " << knows;
   }
 }
 
