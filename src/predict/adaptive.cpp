@@ -104,8 +104,7 @@ void AdaptivePredictor::learn_reuse(Buffer& buffer, const Use& use) {
 void AdaptivePredictor::choose_reuse(Thread& thread, Buffer& buffer) {
   const Contexts& contexts = newest(thread).contexts;
   const auto own = [&](ContextKind kind) { return mix(contexts[static_cast<unsigned>(kind)], buffer.key); };
-  buffer.contexts = {mix(5, buffer.key), own(ContextKind::current), own(ContextKind::previous),
-                     own(ContextKind::run)};
+  buffer.contexts = {mix(5, buffer.key), own(ContextKind::current), own(ContextKind::run)};
   buffer.reuse_at = kNever;
   float least = 0;
   for (unsigned kind = 0; kind < kReuseContexts; ++kind) {

@@ -68,7 +68,7 @@ class AdaptivePredictor final : public Predictor {
     std::uint64_t step = 0;
     Duration at = 0;
   };
-  static constexpr unsigned kReuseContexts = 4;
+  static constexpr unsigned kReuseContexts = 3;
   struct Buffer {
     bool live = false;
     std::uint16_t thread = 0;  ///< that used it last

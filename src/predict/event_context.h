@@ -1,4 +1,4 @@
-// The six contexts of an event stream: keys made of its latest events, by which the next one is predicted.
+// The four contexts of an event stream: keys made of its latest events, by which the next one is predicted.
 // Pure values. A key depends only on the names of sites and buffers, so that it means the same in another
 // run.
 #pragma once
@@ -23,14 +23,12 @@ struct EventName {
 constexpr std::uint64_t kNewBuffer = 1;
 
 enum class ContextKind : unsigned {
-  current,   ///< this event alone
-  previous,  ///< and the one before
-  recent,    ///< the last four
-  run,       ///< how often this event came in a row, and the one before the run
-  sites,     ///< this and the previous call site, for all buffers
-  history,   ///< the last sixteen
+  current,  ///< this event alone
+  run,      ///< how often this event came in a row, and the one before the run
+  sites,    ///< this and the previous call site, for all buffers
+  history,  ///< the last sixteen
 };
-constexpr unsigned kContextKinds = 6;
+constexpr unsigned kContextKinds = 4;
 
 using Contexts = std::array<std::uint64_t, kContextKinds>;  ///< a key for each kind
 
@@ -39,28 +37,24 @@ class StreamPosition {
  public:
   void advance(const EventName& event) {
     const std::uint64_t symbol = event.symbol();
-    if (symbol == recent_[0]) {
+    if (symbol == latest_) {
       if (run_ < kLongest) ++run_;
     } else {
-      before_run_ = recent_[0];
+      before_run_ = latest_;
       run_ = 1;
     }
     history_ = kBase * history_ + symbol - kOldest * last_[at_];
     last_[at_] = symbol;
     at_ = (at_ + 1) % kHistory;
-    for (std::size_t i = recent_.size() - 1; i > 0; --i) recent_[i] = recent_[i - 1];
-    recent_[0] = symbol;
+    latest_ = symbol;
     previous_site_ = site_;
     site_ = event.site;
   }
 
   Contexts contexts() const {
-    const std::uint64_t pair = mix(mix(key(ContextKind::previous), recent_[0]), recent_[1]);
     return {
-        mix(key(ContextKind::current), recent_[0]),
-        pair,
-        mix(mix(mix(key(ContextKind::recent), pair), recent_[2]), recent_[3]),
-        mix(mix(mix(key(ContextKind::run), recent_[0]), before_run_), run_),
+        mix(key(ContextKind::current), latest_),
+        mix(mix(mix(key(ContextKind::run), latest_), before_run_), run_),
         mix(mix(key(ContextKind::sites), site_), previous_site_),
         mix(key(ContextKind::history), history_),
     };
@@ -79,7 +73,7 @@ class StreamPosition {
     return power;
   }(kBase);
 
-  std::array<std::uint64_t, 4> recent_{};  ///< symbols, newest first
+  std::uint64_t latest_ = 0;  ///< symbol
   std::array<std::uint64_t, kHistory> last_{};
   std::uint64_t history_ = 0;
   std::uint32_t at_ = 0;

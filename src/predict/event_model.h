@@ -63,7 +63,7 @@ class EventModel {
 
   ContextTable<Node> nodes_{kMostNodes};
   // The share of right predictions, lately, of nodes that had hardly been tested, by kind of context.
-  std::array<float, kContextKinds> first_right_ = {0.6f, 0.62f, 0.64f, 0.66f, 0.55f, 0.66f};
+  std::array<float, kContextKinds> first_right_ = {0.6f, 0.66f, 0.55f, 0.66f};
   float assumed_right_ = 0.5f;  ///< of nodes from a profile, at their first test
 };
 
