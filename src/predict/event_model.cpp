@@ -1,6 +1,5 @@
 #include "predict/event_model.h"
 
-#include <cmath>
 #include <utility>
 
 namespace pinion {
@@ -9,10 +8,6 @@ namespace {
 constexpr std::uint8_t kHardlyTested = 3;
 constexpr std::uint8_t kRemembered = 32;
 constexpr std::uint8_t kAsGoodAs = 4;  // so many tests in this run, a profile's share
-// Two losses that differ by less differ by chance.
-constexpr float kAlike = 1.05f;
-// And of two delays of a profile, as a share.
-constexpr double kAlikeDelays = 0.02;
 // The sureness that a run which has met a long history of another run goes on like it.
 constexpr float kSameProgram = 0.98f;
 }  // namespace
@@ -68,43 +63,20 @@ void EventModel::learn(const Contexts& contexts, const Event& event, Duration af
 
 bool EventModel::predict(const StreamPosition& position, Next& next) {
   const Contexts contexts = position.contexts();
-  std::array<const Node*, kContextKinds> nodes{};
-  unsigned best = kContextKinds;
+  const Node* best = nullptr;
   float least = 0;
   for (unsigned kind = 0; kind < kContextKinds; ++kind) {
     const Node* node = nodes_.find(contexts[kind]);
     if (!node || !node->delay.known()) continue;
-    nodes[kind] = node;
     // Which event it is counts more than when it comes.
     const float loss = 1 - probability(*node, kind) + 0.1f * node->delay.loss();
-    if (best != kContextKinds && loss >= least) continue;
-    best = kind;
+    if (best && loss >= least) continue;
+    best = node;
     least = loss;
   }
-  if (best == kContextKinds) return false;
-  const unsigned when = knows_when(nodes, best);
-  next = {nodes[best]->next, nodes[best]->buffer, nodes[when]->delay.expected()};
+  if (!best) return false;
+  next = {best->next, best->buffer, best->delay.expected()};
   return true;
-}
-
-// The one that has seen the event most often, of those that expect it too and are as good at its delay:
-// noise averages out over many. A profile lacks that number, but shorter contexts than the history were seen
-// more often.
-unsigned EventModel::knows_when(const std::array<const Node*, kContextKinds>& nodes, unsigned best) const {
-  const Node& of = *nodes[best];
-  const auto delay = static_cast<double>(of.delay.expected());
-  const auto alike = [&](unsigned kind) {
-    if (!of.assumed) return nodes[kind]->delay.loss() <= kAlike * of.delay.loss();
-    return std::abs(static_cast<double>(nodes[kind]->delay.expected()) - delay) <= kAlikeDelays * delay;
-  };
-  const bool any_shorter = of.assumed && best == static_cast<unsigned>(ContextKind::history);
-  unsigned when = best;
-  for (unsigned kind = 0; kind < kContextKinds; ++kind) {
-    if (!nodes[kind] || !(nodes[kind]->next == of.next) || !alike(kind)) continue;
-    const bool more = nodes[kind]->delay.count() > nodes[when]->delay.count();
-    if (more || (any_shorter && when == best)) when = kind;
-  }
-  return when;
 }
 
 void EventModel::assume(std::uint64_t context, const EventName& next, Duration after, float right) {

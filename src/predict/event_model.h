@@ -58,8 +58,6 @@ class EventModel {
   float probability(const Node& node, unsigned kind) const;
   /// The sureness in a later run that begins with this one's profile.
   float in_another_run(const Node& node) const;
-  /// The node whose delay is taken, of `nodes` (by kind) that have one. `best` has chosen the event.
-  unsigned knows_when(const std::array<const Node*, kContextKinds>& nodes, unsigned best) const;
 
   ContextTable<Node> nodes_{kMostNodes};
   // The share of right predictions, lately, of nodes that had hardly been tested, by kind of context.

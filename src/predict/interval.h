@@ -38,7 +38,6 @@ class Interval {
   }
 
   bool known() const { return count_ > 0; }
-  unsigned count() const { return count_; }
   Duration expected() const { return nearest(static_cast<double>(usually_)); }
   /// The loss to expect, 0 to 1: the recent one, and while observations are few, that of any.
   float loss() const {
