@@ -326,10 +326,6 @@ Time HelperRetention::waits_until(const Action& action) const {
 void HelperRetention::listen(BufferId id, Time after, Time now) {
   Buffer& buffer = buffers_[id];
   if (buffer.longest_interval < kLeastIdle) return;
-  if (!ledger_.affords_waiting(buffer.pages.pages(), kLongestOver)) {
-    overs_.set(id, kNever);
-    return;
-  }
   const Time use = forecast_.next_time(id, after);
   buffer.expected.over = use == kNever ? kNever : std::max(use + buffer.lasts, now) + kOver;
   overs_.set(id, buffer.expected.over);
@@ -338,8 +334,7 @@ void HelperRetention::listen(BufferId id, Time after, Time now) {
 void HelperRetention::listen_on(BufferId id, Time now) {
   const Buffer& buffer = buffers_[id];
   const Duration waited = std::max(now - buffer.expected.over, 2 * kOver);
-  const bool awaited = registered(buffer.region) && waited < kLongestOver &&
-                       ledger_.affords_waiting(buffer.pages.pages(), waited);
+  const bool awaited = registered(buffer.region) && waited < kLongestOver;
   overs_.set(id, awaited ? now + waited : kNever);
 }
 

@@ -87,10 +87,6 @@ class Ledger {
   bool resting() const { return budget_ && budget_->resting(); }
   /// Returns whether the helper may let the region go until its next use, and have it back.
   bool affords(std::size_t pages, std::size_t entries, const Estimate& next, Time now) const;
-  /// Returns whether the helper may wait for the end of a transfer, so that its pages go so much earlier.
-  bool affords_waiting(std::size_t pages, Duration earlier) const {
-    return !budget_ || budget_->affords(0, freed(pages, earlier));
-  }
   /// Returns whether so many times the worst cost of letting the region go fit, the last one excepted.
   bool fits(const RegionRef& ref, Duration times) const {
     return !budget_ || budget_->fits((times - 1) * worst_cost(ref));

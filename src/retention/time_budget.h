@@ -10,7 +10,7 @@
 //     before, and given back when the region is registered again. Where nothing is left, the region stays;
 //   - the price of a second grows as the rest shrinks, so that the rest goes where it frees most;
 //   - looks at the records take at most a quarter of the share: the dearer a look, the longer the sleep
-//     before it. The helper wakes for the end of a transfer only where that is affordable;
+//     before it;
 //   - with the rest used up, the helper stops learning until enough has come together again. Regions that are
 //     gone are still registered ahead: their cost was reserved.
 // So spending exceeds the bound by one registration in flight at most, where reservations cover the worst.
