@@ -28,8 +28,16 @@ std::uint64_t troubles() {
 
 }  // namespace
 
-void BirthAdvice::begin(const std::string& command, const std::string& directory) {
-  if (unit_ == 0) return;
+void BirthAdvice::begin(std::size_t unit, const std::string& command, const std::string& directory) {
+  unit_ = 0;
+  earlier_.reset();
+  for (Recent& recent : recent_) recent.word = 0, recent.time = 0;
+  for (Size& size : sizes_) {
+    size.pages = 0, size.unregistered = 0, size.allowed = 0;
+    size.is_sparse = false, size.registered = 0, size.most_at_once = 0;
+  }
+  stopped_ = false, advised_bytes_ = 0, in_vain_ = 0;
+  if (unit == 0) return;
   earlier_.emplace(command, directory);
   for (const auto& [bytes, at_once] : earlier_->sizes()) {
     Size* const size = bytes < kLeast ? nullptr : make(bytes / page_size());
@@ -37,6 +45,7 @@ void BirthAdvice::begin(const std::string& command, const std::string& directory
     size->is_sparse = at_once == 0;
     size->allowed.store(static_cast<int>(at_once), std::memory_order_relaxed);
   }
+  unit_ = unit;
 }
 
 BirthAdvice::Size* BirthAdvice::find(std::size_t pages) {
@@ -133,6 +142,11 @@ void BirthAdvice::judge(Range mapping) {
   const std::uint64_t now = troubles(), grown = now - std::exchange(troubles_, now);
   in_vain_ += grown > mapping.bytes() / unit_ / 8 ? 1 : in_vain_ > 0 ? -1 : 0;
   if (in_vain_ == kMostInVain) stopped_.store(true, std::memory_order_relaxed);
+}
+
+BirthAdvice& birth_advice() {
+  static BirthAdvice& advice = *new BirthAdvice;  // until the end
+  return advice;
 }
 
 }  // namespace pinion

@@ -35,11 +35,11 @@ class BirthAdvice {
   static constexpr std::size_t kLeast = std::size_t{16} << 20;
   static constexpr std::size_t kMostSizes = 32;
 
-  /// A transparent hugepage has so many bytes; 0: nothing is advised.
-  explicit BirthAdvice(std::size_t unit) : unit_(unit) {}
+  BirthAdvice() = default;
 
-  /// `command`, `directory`: of KnownMappings.
-  void begin(const std::string& command, const std::string& directory = "/dev/shm");
+  /// A run begins: nothing is known but what earlier ones have kept. A transparent hugepage has `unit` bytes;
+  /// 0: nothing is advised. `command`, `directory`: of KnownMappings.
+  void begin(std::size_t unit, const std::string& command, const std::string& directory = "/dev/shm");
   /// The program has mapped private anonymous memory to read and write.
   void appeared(Range mapping);
   /// A device that gains by hugepages has registered the range, in a call that began then.
@@ -94,7 +94,7 @@ class BirthAdvice {
   /// Advised memory has been registered: looks whether the system had hugepages for it.
   void judge(Range mapping);
 
-  const std::size_t unit_;
+  std::atomic<std::size_t> unit_{0};
   std::array<Recent, kRecent> recent_{};
   std::atomic<unsigned> next_{0};
   std::array<Size, kMostSizes> sizes_{};
@@ -105,5 +105,8 @@ class BirthAdvice {
   std::uint64_t troubles_ = 0;  ///< of the system, at the last look
   int in_vain_ = 0;
 };
+
+/// Of this process: one for all of its runs, since hooks may be inside it when a run ends.
+BirthAdvice& birth_advice();
 
 }  // namespace pinion

@@ -72,8 +72,7 @@ Engine::Engine(const Options& options, const JobPlace& place, bool spends_modell
                }),
       arena_(process_heap(), process_arena(), options.preregister_remote ? Access::all : Access::write),
       watch_(domains_, arena_, memory_.events, memory_events::brackets(), bell_,
-             traits_of(options.retention).keeps_idle, acts_at_start(options) != Acts::measured,
-             may_advise(options) ? advice_unit() : 0),
+             traits_of(options.retention).keeps_idle, acts_at_start(options) != Acts::measured),
       counters_(memory_, domains_, watch_, clock_),
       lease_path_(options_, spends_modelled_time, domains_, arena_, watch_, counters_, bell_),
       segments_(process_heap(), process_arena(), lease_path_, bell_, options.preregister_ahead),
@@ -123,7 +122,7 @@ Error Engine::start(const Options& options, const JobPlace& place, const std::st
   watch_forks();
   engine->counters_.start();
   engine->watch_.begin(options);
-  engine->watch_.births().begin(command);
+  engine->watch_.births().begin(may_advise(options) ? advice_unit() : 0, command);
   engine->segments_.begin();
   error = engine->publish();
   const Time now = engine->clock_.now();

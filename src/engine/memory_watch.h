@@ -26,17 +26,16 @@ namespace pinion {
 class MemoryWatch final : public MemorySink {
  public:
   /// `keeps_idle`: regions are meant to stay registered beyond their leases. `registers`: from the start;
-  /// else its gaps are reported at the first registration. `advice_unit`: BirthAdvice's.
+  /// else its gaps are reported at the first registration.
   MemoryWatch(DomainTable& domains, ArenaLeases& arena, EventBoard& events, const Brackets& brackets,
-              HelperBell& bell, bool keeps_idle, bool registers, std::size_t advice_unit)
+              HelperBell& bell, bool keeps_idle, bool registers)
       : domains_(domains),
         arena_(arena),
         events_(events),
         brackets_(brackets),
         bell_(bell),
         keeps_idle_(keeps_idle),
-        registers_(registers),
-        births_(advice_unit) {}
+        registers_(registers) {}
 
   void begin(const MonitorOptions& options);
   void end();
@@ -105,7 +104,7 @@ class MemoryWatch final : public MemorySink {
   MemoryMonitor* monitor_ = nullptr;  ///< set before the run is published
   bool keeps_shared_files_ = true;    ///< set with it
   std::atomic<bool> registers_;
-  BirthAdvice births_;
+  BirthAdvice& births_ = birth_advice();
   Error why_nothing_;  ///< written before `unreported_` is set
   std::atomic<bool> unreported_{false};
   Time blind_since_ = kNever;  ///< the helper's

@@ -59,9 +59,11 @@ class BirthAdviceTest : public ::testing::Test {
   }
   void SetUp() override {
     if (advice_unit() == 0) GTEST_SKIP() << "no transparent hugepages here";
+    births_.begin(advice_unit(), "test", directory_.path());
   }
 
-  BirthAdvice births_{advice_unit()};
+  const TemporaryDirectory directory_;
+  BirthAdvice births_;
 
  private:
   std::vector<Range> mappings_;
@@ -142,19 +144,16 @@ class LaterRuns : public BirthAdviceTest {
  protected:
   /// How many of so many mappings a run advises that registers the first few of them.
   int advised(int mappings, int registers, const char* command = "program input --option") {
-    BirthAdvice births(advice_unit());
-    births.begin(command, directory_.path());
+    births_.begin(advice_unit(), command, directory_.path());
     std::vector<Range> all;
     for (int i = 0; i < mappings; ++i) {
       all.push_back(map(kSize));
-      births.appeared(all.back());
+      births_.appeared(all.back());
     }
-    for (int i = 0; i < registers; ++i) births.registered(all[static_cast<std::size_t>(i)], ticks_now());
-    births.end();
+    for (int i = 0; i < registers; ++i) births_.registered(all[static_cast<std::size_t>(i)], ticks_now());
+    births_.end();
     return static_cast<int>(std::ranges::count_if(all, is_advised));
   }
-
-  const TemporaryDirectory directory_;
 };
 
 TEST_F(LaterRuns, KnowTheSizesFromTheStart) {
@@ -184,7 +183,7 @@ TEST_F(LaterRuns, ForgetASizeThatIsNotRegisteredAnyMore) {
 }
 
 TEST_F(LaterRuns, AreNotToldByARunThatWasCutShort) {
-  births_.begin("program input", directory_.path());
+  births_.begin(advice_unit(), "program input", directory_.path());
   use(kSize, 2);
   EXPECT_EQ(advised(1, 1, "program input"), 0);
 }
@@ -197,8 +196,8 @@ TEST_F(BirthAdviceTest, KnowsSoManySizesAtMost) {
 }
 
 TEST_F(BirthAdviceTest, NoneWithoutHugepages) {
-  BirthAdvice births(0);
-  births.begin("program");
+  BirthAdvice births;
+  births.begin(0, "program", directory_.path());
   const Range first = map(kSize), second = map(kSize);
   for (int i = 0; i < 2; ++i) {
     births.appeared(first);
