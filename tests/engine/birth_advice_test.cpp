@@ -4,9 +4,11 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <atomic>
 #include <fstream>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "base/clock.h"
@@ -193,6 +195,23 @@ TEST_F(BirthAdviceTest, KnowsSoManySizesAtMost) {
   use(2 * kSize, 2);
   EXPECT_TRUE(is_advised(appears(kSize)));
   EXPECT_FALSE(is_advised(appears(2 * kSize)));
+}
+
+TEST_F(BirthAdviceTest, ThreadsMapWhileTheHelperLooks) {
+  constexpr int kThreads = 3, kEach = 2000;
+  std::vector<Range> places;
+  for (int i = 0; i < kThreads; ++i) places.push_back(map(kSize));
+  std::atomic<int> running{kThreads};
+  std::vector<std::thread> threads;
+  for (const Range place : places)
+    threads.emplace_back([&, place] {
+      for (int i = 0; i < kEach; ++i) births_.appeared(place);
+      --running;
+    });
+  std::uint64_t registrations = 0;
+  for (; running > 0; ++registrations) is_registered(places[registrations % kThreads]);
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_LE(births_.advised_bytes() / kSize, registrations + KnownMappings::kMostAtOnce);
 }
 
 TEST_F(BirthAdviceTest, NoneWithoutHugepages) {
