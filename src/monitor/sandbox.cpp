@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <atomic>
@@ -12,6 +13,7 @@
 #include "base/atomics.h"
 #include "base/kept_file.h"
 #include "base/process_mutex.h"
+#include "monitor/system_call.h"
 
 namespace pinion {
 
@@ -33,12 +35,13 @@ int number_behind(std::string_view text, std::string_view name) {
   return at == std::string_view::npos ? kUnknown : std::atoi(text.data() + at + name.size());
 }
 
-/// The filters of the process, or the kernel's mode of them where it does not count them.
+/// The filters of the process, or the kernel's mode of them where it does not count them. By bare system
+/// calls: a thread that is being cancelled would end in libc's read(), inside malloc and with its lock.
 int read_filters(const KeptFile& of) {
   static char text[4096];  // the calling thread's stack may have no room
   const int file = of.get();
-  if (file < 0 || ::lseek(file, 0, SEEK_SET) != 0) return kUnknown;
-  const ssize_t bytes = ::read(file, text, sizeof text - 1);
+  if (file < 0 || raw_system_call(SYS_lseek, arguments_of(file, 0L, SEEK_SET)) != 0) return kUnknown;
+  const long bytes = raw_system_call(SYS_read, arguments_of(file, &text[0], sizeof text - 1));
   if (bytes <= 0) return kUnknown;
   text[bytes] = '\0';
   const int count = number_behind(text, "\nSeccomp_filters:");

@@ -1,8 +1,11 @@
 #include "monitor/sandbox.h"
 
 #include <gtest/gtest.h>
+#include <pthread.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <atomic>
 
 #include "support/system_call_filter.h"
 
@@ -45,6 +48,23 @@ TEST(Sandbox, AChildThatIsForkedBehindOneOpensNoFileAndKnows) {
   ASSERT_TRUE(WIFEXITED(status));
   if (WEXITSTATUS(status) == kNoFilters) GTEST_SKIP() << "no filters of system calls";
   EXPECT_EQ(WEXITSTATUS(status), kAsExpected);
+  EXPECT_FALSE(has_new_filter());
+}
+
+// In malloc, with the lock of libc's heap.
+TEST(Sandbox, AThreadThatIsBeingCancelledAsks) {
+  note_filters();
+  std::atomic<bool> has_answer{false};
+  const auto ask = [](void* answer) -> void* {
+    ::pthread_cancel(::pthread_self());
+    static_cast<std::atomic<bool>*>(answer)->store(!has_new_filter());
+    ::pthread_testcancel();
+    return nullptr;
+  };
+  pthread_t thread;
+  ASSERT_EQ(::pthread_create(&thread, nullptr, ask, &has_answer), 0);
+  ::pthread_join(thread, nullptr);
+  EXPECT_TRUE(has_answer);
   EXPECT_FALSE(has_new_filter());
 }
 
