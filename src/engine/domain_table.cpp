@@ -96,11 +96,7 @@ Error DomainTable::close(int number) {
   closing_.wait(number, std::memory_order_acquire);
   DomainSlot& closed = slot(number);
   // Other threads may be deregistering victims that they found here.
-  const Time patience = monotonic_now() + kRoomPatience;
-  while (closed.domain->leaving() != 0 && monotonic_now() < patience) {
-    const std::uint32_t departures = budget_.departures().load();
-    if (closed.domain->leaving() != 0) budget_.departures().wait(departures, patience);
-  }
+  closed.domain->await_leaving(monotonic_now() + kRoomPatience);
   if (const std::size_t leased = closed.domain->region_count())
     return Error::make(
         EBUSY, "%zu regions of the domain are under lease: release all leases before closing it", leased);

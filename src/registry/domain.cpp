@@ -97,6 +97,14 @@ Region* Domain::begin_reap() {
   return retirement_.next_due();
 }
 
+void Domain::await_leaving(Time until) {
+  { const MutexLock lock(slow_); }  // regions are claimed, and counted as leaving, under it
+  while (leaving() != 0 && monotonic_now() < until) {
+    const std::uint32_t departures = budget().departures().load();
+    if (leaving() != 0) budget().departures().wait(departures, until);
+  }
+}
+
 // ---- memory events ----
 
 std::size_t Domain::doom(Range range, const void* owner) {

@@ -77,6 +77,8 @@ class Domain : public Leases {
   Region* begin_reap();
   /// Regions that are claimed for deregistration, by any thread. The budget's departures() change with it.
   std::size_t leaving() const { return retirement_.leaving(); }
+  /// Waits until none is, or until then: whoever has claimed one deregisters it.
+  void await_leaving(Time until);
 
   // ---- memory events; hooks ----
 

@@ -244,7 +244,10 @@ class Ending {
   void end() const {
     ThreadContext* const thread =
         leases_ != nullptr && leases_ == leases_that_run() ? this_thread() : nullptr;
-    if (thread != nullptr) leases_->retirement().let_go_in(*thread, domain_, pages_);
+    if (thread == nullptr) return;
+    leases_->retirement().let_go_in(*thread, domain_, pages_);
+    // The helper may have found it first.
+    leases_->domains().domain(domain_).await_leaving(monotonic_now() + kRoomPatience);
   }
 
  private:
