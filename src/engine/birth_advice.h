@@ -35,8 +35,6 @@ class BirthAdvice {
   static constexpr std::size_t kLeast = std::size_t{16} << 20;
   static constexpr std::size_t kMostSizes = 32;
 
-  BirthAdvice() = default;
-
   /// A run begins: nothing is known but what earlier ones have kept. A transparent hugepage has `unit` bytes;
   /// 0: nothing is advised. `command`, `directory`: of KnownMappings.
   void begin(std::size_t unit, const std::string& command, const std::string& directory = "/dev/shm");
@@ -88,7 +86,7 @@ class BirthAdvice {
   Size* make(std::size_t pages);
   /// The mapping that the range was in then.
   Recent* recent(Range range, Ticks time);
-  /// How many of the size appeared lately and were not registered.
+  /// Returns how many of the size appeared lately and were not registered.
   int unregistered(std::size_t pages) const;
   bool advise(Range mapping);
   /// Advised memory has been registered: looks whether the system had hugepages for it.

@@ -34,7 +34,7 @@ Pinned counted_in(const Options& options) {
   return options.device == kAutoDevice && gpu_driver_is_loaded() ? Pinned::uncounted : Pinned::by_user;
 }
 
-/// Where nothing registers, no memory would be found to have been advised in vain.
+/// Registrations alone show whether advice was in vain.
 bool may_advise(const Options& options) {
   return options.hugepages == Hugepages::automatic && traits_of(options.retention).registers;
 }

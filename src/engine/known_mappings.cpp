@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "base/kept_file.h"
 #include "base/mix.h"
 #include "base/plain_file.h"
 #include "base/process.h"
@@ -38,30 +39,21 @@ std::uint64_t number_of_program(const std::string& command) {
   return h;
 }
 
-class WordFile {
- public:
-  explicit WordFile(const std::string& path) : fd_(open_users_file(path)) {}
-  ~WordFile() {
-    if (fd_ >= 0) ::close(fd_);
-  }
-  WordFile(const WordFile&) = delete;
-  WordFile& operator=(const WordFile&) = delete;
+using Words = std::vector<std::uint64_t>;
 
-  std::vector<std::uint64_t> words() const {
-    std::vector<std::uint64_t> words(KnownMappings::kMost);
-    const ssize_t bytes = fd_ < 0 ? 0 : ::pread(fd_, words.data(), words.size() * sizeof words[0], 0);
-    words.resize(static_cast<std::size_t>(std::max<ssize_t>(bytes, 0)) / sizeof words[0]);
-    return words;
-  }
-  void write(std::size_t place, std::uint64_t word) const {
-    const std::size_t at = place * sizeof word;
-    if (fd_ < 0 || file_size_limit() < at + sizeof word) return;
-    static_cast<void>(!::pwrite(fd_, &word, sizeof word, static_cast<off_t>(at)));
-  }
+/// Empty where the file may not be had.
+Words words_of(const KeptFile& file) {
+  Words words(KnownMappings::kMost);
+  const ssize_t bytes = ::pread(file.get(), words.data(), words.size() * sizeof words[0], 0);
+  words.resize(static_cast<std::size_t>(std::max<ssize_t>(bytes, 0)) / sizeof words[0]);
+  return words;
+}
 
- private:
-  const int fd_;
-};
+void write(const KeptFile& file, std::size_t place, std::uint64_t word) {
+  const std::size_t at = place * sizeof word;
+  if (file_size_limit() >= at + sizeof word)
+    static_cast<void>(!::pwrite(file.get(), &word, sizeof word, static_cast<off_t>(at)));
+}
 
 }  // namespace
 
@@ -72,13 +64,13 @@ KnownMappings::KnownMappings(const std::string& command, const std::string& dire
 std::vector<KnownMappings::Size> KnownMappings::sizes() const {
   std::vector<Size> sizes;
   if (program_ == 0) return sizes;
-  for (const std::uint64_t word : WordFile(path_).words())
+  for (const std::uint64_t word : words_of(KeptFile(open_users_file(path_))))
     if ((word & kProgram) == program_ && (word & kPages) != 0)
       sizes.push_back({(word & kPages) * page_size(), static_cast<unsigned>((word & kAtOnce) >> kPagesBits)});
   return sizes;
 }
 
-std::size_t KnownMappings::find(const std::vector<std::uint64_t>& words, std::uint64_t word) {
+std::size_t KnownMappings::find(const Words& words, std::uint64_t word) {
   const auto found = std::ranges::find(words, word & ~kAtOnce, [](std::uint64_t w) { return w & ~kAtOnce; });
   return static_cast<std::size_t>(found - words.begin());
 }
@@ -87,20 +79,20 @@ void KnownMappings::keep(std::uint64_t bytes, unsigned at_once) const {
   const std::uint64_t pages = bytes / page_size();
   if (program_ == 0 || pages == 0 || pages > kPages) return;
   const std::uint64_t word = program_ | std::uint64_t{std::min(at_once, kMostAtOnce)} << kPagesBits | pages;
-  const WordFile file(path_);
-  const std::vector<std::uint64_t> there = file.words();
+  const KeptFile file(open_users_file(path_));
+  const Words there = words_of(file);
   std::size_t place = find(there, word);
   if (place < there.size() && ((there[place] & kAtOnce) == 0 || there[place] == word)) return;
   if (place == there.size()) place = static_cast<std::size_t>(std::ranges::find(there, 0u) - there.begin());
-  file.write(place < kMost ? place : pinion::mix(1, word) % kMost, word);
+  write(file, place < kMost ? place : pinion::mix(1, word) % kMost, word);
 }
 
 void KnownMappings::forget(std::uint64_t bytes) const {
   if (program_ == 0) return;
-  const WordFile file(path_);
-  const std::vector<std::uint64_t> there = file.words();
+  const KeptFile file(open_users_file(path_));
+  const Words there = words_of(file);
   const std::size_t place = find(there, program_ | bytes / page_size());
-  if (place < there.size() && (there[place] & kAtOnce) != 0) file.write(place, 0);
+  if (place < there.size() && (there[place] & kAtOnce) != 0) write(file, place, 0);
 }
 
 }  // namespace pinion

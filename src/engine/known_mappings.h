@@ -34,7 +34,7 @@ class KnownMappings {
 
  private:
   // A word of the file: the program, how many at once, and the pages of the mapping. 0: free.
-  static constexpr unsigned kPagesBits = 28, kAtOnceBits = 4;
+  static constexpr unsigned kPagesBits = 28;
   static constexpr std::uint64_t kPages = (std::uint64_t{1} << kPagesBits) - 1,
                                  kAtOnce = std::uint64_t{kMostAtOnce} << kPagesBits,
                                  kProgram = ~(kAtOnce | kPages);

@@ -55,7 +55,7 @@ processes_of() {
 }
 
 # The remains of jobs on the nodes: files and processes. The user's next jobs need neither read the code that pinion-code knows
-# nor measure what pinion-copies knows, and their large mappings are those that pinion-mappings knows.
+# nor measure what pinion-copies knows; pinion-mappings has the sizes that they advise.
 remains() {
   local node
   for node in "${nodes[@]}"; do

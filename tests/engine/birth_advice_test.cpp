@@ -46,7 +46,7 @@ class BirthAdviceTest : public ::testing::Test {
   void use(std::size_t bytes, int times) {
     for (int i = 0; i < times; ++i) is_registered(appears(bytes));
   }
-  /// As the kernel has it.
+  /// The kernel says whether it is.
   static bool is_advised(Range mapping) {
     std::ifstream smaps("/proc/self/smaps");
     std::ostringstream begin;
@@ -144,7 +144,7 @@ TEST_F(BirthAdviceTest, SmallMappingsAreLeftAlone) {
 /// A run is over before another one begins.
 class LaterRuns : public BirthAdviceTest {
  protected:
-  /// How many of so many mappings a run advises that registers the first few of them.
+  /// Returns how many of so many mappings are advised in a run that registers the first few of them.
   int advised(int mappings, int registers, const char* command = "program input --option") {
     births_.begin(advice_unit(), command, directory_.path());
     std::vector<Range> all;

@@ -27,7 +27,7 @@ enum class CollapseBar : std::uint8_t {
 CollapseBar collapse_bar();
 /// 0: there is a bar.
 std::size_t collapse_unit();
-/// The same for advice to make hugepages, which older kernels take, too.
+/// Returns the unit of advice (MADV_HUGEPAGE), which older kernels take, too. 0: there is another bar.
 std::size_t advice_unit();
 /// Whether a thread of this process has a real-time policy, or processors are set aside for such threads.
 /// Nothing is collapsed there: another thread's mmap would wait for it.
