@@ -1,6 +1,7 @@
 #include "engine/birth_advice.h"
 
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
@@ -26,6 +27,16 @@ std::uint64_t troubles() {
   return count;
 }
 
+/// Whether some more that is mapped leaves the program no less. By strict overcommit it would.
+bool spares_address_space() {
+  for (const auto resource : {RLIMIT_AS, RLIMIT_DATA}) {
+    rlimit limit{};
+    if (::getrlimit(resource, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY) return false;
+  }
+  constexpr std::size_t kStrict = 2;
+  return kernel_number("/proc/sys/vm/overcommit_memory", kStrict) != kStrict;
+}
+
 }  // namespace
 
 void BirthAdvice::begin(std::size_t unit, const std::string& command, const std::string& directory) {
@@ -36,10 +47,12 @@ void BirthAdvice::begin(std::size_t unit, const std::string& command, const std:
     size.pages = 0, size.unregistered = 0, size.allowed = 0;
     size.is_sparse = false, size.registered = 0, size.most_at_once = 0;
   }
-  stopped_ = false, advised_bytes_ = 0, in_vain_ = 0;
+  stopped_ = false, wholly_ = false, advised_bytes_ = 0, in_vain_ = 0;
   if (unit == 0) return;
+  may_have_tails_ = spares_address_space();
   earlier_.emplace(command, directory);
-  for (const auto& [bytes, at_once] : earlier_->sizes()) {
+  for (const auto& [bytes, at_once, wholly] : earlier_->sizes()) {
+    if (wholly) wholly_ = true;
     Size* const size = bytes < kLeast ? nullptr : make(bytes / page_size());
     if (size == nullptr) continue;
     size->is_sparse = at_once == 0;
@@ -64,13 +77,24 @@ BirthAdvice::Size* BirthAdvice::make(std::size_t pages) {
   return size;
 }
 
-void BirthAdvice::appeared(Range mapping) {
+MappingWish BirthAdvice::wish(std::size_t bytes) {
+  const std::size_t unit = unit_;
+  if (unit == 0 || bytes < kLeast) return {};
+  const Size* const size = find(bytes / page_size());
+  if (size == nullptr || !may_advise(*size, size->unregistered.load(std::memory_order_relaxed)) ||
+      has_new_filter())
+    return {};
+  const std::size_t tail = (unit - bytes % unit) % unit;
+  return {unit, may_have_tails_ && wholly_.load(std::memory_order_relaxed) && tail * kTailPart <= bytes};
+}
+
+void BirthAdvice::appeared(Range mapping, Range tail) {
   if (unit_ == 0 || mapping.bytes() < kLeast || mapping.pages() > kMostPages || mapping.end > kMostAddress)
     return;
   bool advised = false;
   if (Size* const size = find(mapping.pages())) {
     const int others = size->unregistered.fetch_add(1, std::memory_order_relaxed);
-    advised = others < size->allowed.load(std::memory_order_relaxed) && advise(mapping);
+    advised = may_advise(*size, others) && advise({mapping.begin, std::max(mapping.end, tail.end)});
   }
   Recent& recent = recent_[next_.fetch_add(1, std::memory_order_relaxed) % kRecent];
   recent.time.store(ticks_now(), std::memory_order_relaxed);
@@ -78,7 +102,7 @@ void BirthAdvice::appeared(Range mapping) {
 }
 
 bool BirthAdvice::advise(Range mapping) {
-  if (stopped_.load(std::memory_order_relaxed) || has_new_filter()) return false;
+  if (has_new_filter()) return false;
   const long result =
       raw_system_call(SYS_madvise, arguments_of(mapping.begin, mapping.bytes(), MADV_HUGEPAGE));
   if (is_error(result)) return false;
@@ -106,8 +130,9 @@ int BirthAdvice::unregistered(std::size_t pages) const {
   }));
 }
 
-void BirthAdvice::registered(Range range, Ticks begun) {
+void BirthAdvice::registered(Range range, Ticks begun, bool wholly) {
   if (unit_ == 0 || range.bytes() < kLeast) return;
+  if (wholly) wholly_.store(true, std::memory_order_relaxed);
   Recent* const one = recent(range, begun);
   if (one == nullptr) return;
   std::uint64_t word = one->word.load(std::memory_order_relaxed);
@@ -132,7 +157,7 @@ void BirthAdvice::end() {
     const int unregistered = size.unregistered.load(std::memory_order_relaxed);
     const bool whole = unregistered * kTolerated <= size.registered;
     if (size.registered > 0)
-      earlier_->keep(bytes, whole ? static_cast<unsigned>(size.most_at_once) : 0);
+      earlier_->keep({bytes, whole ? static_cast<unsigned>(size.most_at_once) : 0, wholly_});
     else if (unregistered > 0)
       earlier_->forget(bytes);
   }

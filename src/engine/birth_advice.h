@@ -11,8 +11,8 @@
 // It stops for the process when the system finds no hugepages, or has to move pages for them, while it
 // advises. Beside a sandbox of the program's nothing is advised.
 //
-// Owns the sizes, and the large mappings that appeared last. appeared(): hooks, hence lock-free. begin():
-// before the run is published. Everything else: the helper.
+// Owns the sizes, and the large mappings that appeared last. appeared(), wish(): hooks, hence lock-free.
+// begin(): before the run is published. Everything else: the helper.
 #pragma once
 
 #include <array>
@@ -25,6 +25,7 @@
 #include "base/clock.h"
 #include "base/range.h"
 #include "engine/known_mappings.h"
+#include "monitor/memory_change.h"
 
 namespace pinion {
 
@@ -38,10 +39,15 @@ class BirthAdvice {
   /// A run begins: nothing is known but what earlier ones have kept. A transparent hugepage has `unit` bytes;
   /// 0: nothing is advised. `command`, `directory`: of KnownMappings.
   void begin(std::size_t unit, const std::string& command, const std::string& directory = "/dev/shm");
+  /// A private anonymous mapping of so many bytes is about to appear. What is to be advised begins at a
+  /// hugepage's border, so that only its rest behind the last whole one stays on ordinary pages. Where that
+  /// would make all of a region's translation entries ordinary, it has a tail.
+  MappingWish wish(std::size_t bytes);
   /// The program has mapped private anonymous memory to read and write.
-  void appeared(Range mapping);
-  /// A device that gains by hugepages has registered the range, in a call that began then.
-  void registered(Range range, Ticks begun);
+  void appeared(Range mapping, Range tail = {});
+  /// A device that gains by hugepages has registered the range, in a call that began then. `wholly`: only by
+  /// regions that lie in hugepages as a whole.
+  void registered(Range range, Ticks begun, bool wholly = false);
   /// The run is over: keeps for later ones what it has shown.
   void end();
   std::uint64_t advised_bytes() const { return advised_bytes_.load(std::memory_order_relaxed); }
@@ -69,6 +75,8 @@ class BirthAdvice {
   static constexpr std::size_t kMostPages = (std::size_t{1} << kPagesBits) - 1;
   static constexpr Address kMostAddress = Address{1} << 47;
   static constexpr std::size_t kRecent = 256;
+  // A tail takes a sixteenth of its mapping at most.
+  static constexpr std::size_t kTailPart = 16;
   // Registrations of advised memory beside troubles, less those without.
   static constexpr int kMostInVain = 3;
   // A size counts as registered whole if one of so many mappings was not.
@@ -88,6 +96,11 @@ class BirthAdvice {
   Recent* recent(Range range, Ticks time);
   /// Returns how many of the size appeared lately and were not registered.
   int unregistered(std::size_t pages) const;
+  /// Whether a mapping of the size is to be advised while so many others are unregistered.
+  bool may_advise(const Size& size, int unregistered) const {
+    return !stopped_.load(std::memory_order_relaxed) &&
+           unregistered < size.allowed.load(std::memory_order_relaxed);
+  }
   bool advise(Range mapping);
   /// Advised memory has been registered: looks whether the system had hugepages for it.
   void judge(Range mapping);
@@ -97,6 +110,8 @@ class BirthAdvice {
   std::atomic<unsigned> next_{0};
   std::array<Size, kMostSizes> sizes_{};
   std::atomic<bool> stopped_{false};
+  std::atomic<bool> wholly_{false};  ///< the device gains by regions that lie in hugepages as a whole
+  bool may_have_tails_ = false;      ///< begin()'s
   std::atomic<std::uint64_t> advised_bytes_{0};
   // begin()'s, then the helper's.
   std::optional<KnownMappings> earlier_;

@@ -66,19 +66,22 @@ std::vector<KnownMappings::Size> KnownMappings::sizes() const {
   if (program_ == 0) return sizes;
   for (const std::uint64_t word : words_of(KeptFile(open_users_file(path_))))
     if ((word & kProgram) == program_ && (word & kPages) != 0)
-      sizes.push_back({(word & kPages) * page_size(), static_cast<unsigned>((word & kAtOnce) >> kPagesBits)});
+      sizes.push_back({(word & kPages) * page_size(), static_cast<unsigned>((word & kAtOnce) >> kAtOnceShift),
+                       (word & kWholly) != 0});
   return sizes;
 }
 
 std::size_t KnownMappings::find(const Words& words, std::uint64_t word) {
-  const auto found = std::ranges::find(words, word & ~kAtOnce, [](std::uint64_t w) { return w & ~kAtOnce; });
+  constexpr std::uint64_t kIts = kProgram | kPages;
+  const auto found = std::ranges::find(words, word & kIts, [](std::uint64_t w) { return w & kIts; });
   return static_cast<std::size_t>(found - words.begin());
 }
 
-void KnownMappings::keep(std::uint64_t bytes, unsigned at_once) const {
-  const std::uint64_t pages = bytes / page_size();
+void KnownMappings::keep(const Size& size) const {
+  const std::uint64_t pages = size.bytes / page_size();
   if (program_ == 0 || pages == 0 || pages > kPages) return;
-  const std::uint64_t word = program_ | std::uint64_t{std::min(at_once, kMostAtOnce)} << kPagesBits | pages;
+  const std::uint64_t word = program_ | std::uint64_t{std::min(size.at_once, kMostAtOnce)} << kAtOnceShift |
+                             (size.wholly ? kWholly : 0) | pages;
   const KeptFile file(open_users_file(path_));
   const Words there = words_of(file);
   std::size_t place = find(there, word);

@@ -22,24 +22,25 @@ class KnownMappings {
   struct Size {
     std::uint64_t bytes = 0;
     unsigned at_once = 0;  ///< so many were registered that were there together; 0: some never were
+    bool wholly = false;   ///< the device gained only where a region lay in hugepages as a whole
     bool operator==(const Size&) const = default;
   };
   static constexpr unsigned kMostAtOnce = 15;
 
   std::vector<Size> sizes() const;
-  /// `at_once`: Size's; more than kMostAtOnce count as these. What has 0 stays so.
-  void keep(std::uint64_t bytes, unsigned at_once) const;
+  /// More at once than kMostAtOnce count as these. What has 0 of them stays so.
+  void keep(const Size& size) const;
   /// Unless it has 0.
   void forget(std::uint64_t bytes) const;
 
  private:
-  // A word of the file: the program, how many at once, and the pages of the mapping. 0: free.
-  static constexpr unsigned kPagesBits = 28;
-  static constexpr std::uint64_t kPages = (std::uint64_t{1} << kPagesBits) - 1,
-                                 kAtOnce = std::uint64_t{kMostAtOnce} << kPagesBits,
-                                 kProgram = ~(kAtOnce | kPages);
+  // A word of the file: the program, how many at once, whether wholly, and the pages of the mapping. 0: free.
+  static constexpr unsigned kPagesBits = 27, kAtOnceShift = kPagesBits + 1;
+  static constexpr std::uint64_t kPages = (std::uint64_t{1} << kPagesBits) - 1, kWholly = kPages + 1,
+                                 kAtOnce = std::uint64_t{kMostAtOnce} << kAtOnceShift,
+                                 kProgram = ~(kAtOnce | kWholly | kPages);
 
-  /// The place of a word that differs at most by its number.
+  /// The place of the word of the same program and size.
   static std::size_t find(const std::vector<std::uint64_t>& words, std::uint64_t word);
 
   const std::string path_;

@@ -66,9 +66,10 @@ class MemoryWatch final : public MemorySink {
   Answer changing(const MemoryChange& change) override;
   void unmapped(Range range) override { arena_.withhold(range); }
   void changed(Range) override { expect_reaping(); }
+  MappingWish wish(std::size_t bytes) override { return births_.wish(bytes); }
   void appeared(const NewMapping& mapping) override {
     doom(mapping.range);
-    if (mapping.plain) births_.appeared(mapping.range);
+    if (mapping.plain) births_.appeared(mapping.range, mapping.tail);
   }
   /// Learnt stacks may lead through code that has gone.
   void code_unloaded() override;

@@ -15,6 +15,7 @@ namespace {
 
 constinit std::atomic<Answer (*)(const MemoryChange&)> callback_begin{nullptr};
 constinit std::atomic<void (*)(Range)> callback_end{nullptr};
+constinit std::atomic<MappingWish (*)(std::size_t)> callback_wish{nullptr};
 constinit std::atomic<void (*)(const NewMapping&)> callback_appeared{nullptr};
 
 /// The answer to the beginning of an event. An answer that the call cannot follow becomes `proceed`.
@@ -42,11 +43,13 @@ bool copy_contents(Range from, Address to) {
 void report_changes_to(const HookCallbacks& callbacks) {
   callback_end.store(callbacks.end, std::memory_order_relaxed);
   callback_begin.store(callbacks.begin, std::memory_order_release);
+  callback_wish.store(callbacks.wish, std::memory_order_release);
   callback_appeared.store(callbacks.appeared, std::memory_order_release);
 }
 
 void stop_reporting_changes() {
   callback_begin.store(nullptr, std::memory_order_release);
+  callback_wish.store(nullptr, std::memory_order_release);
   callback_appeared.store(nullptr, std::memory_order_release);
 }
 
@@ -89,10 +92,17 @@ long copy_memory(Range memory) {
 
 void drop_copy(long copy, Range memory) { raw_system_call(SYS_munmap, arguments_of(copy, memory.bytes())); }
 
-void report_appeared(long system_call, const SystemCallArguments& arguments, long result) {
+MappingWish wish_for(const SystemCallArguments& arguments) {
+  const auto wish = callback_wish.load(std::memory_order_acquire);
+  if (wish == nullptr || !maps_plainly(arguments)) return {};
+  return wish(page_ceil(static_cast<std::size_t>(arguments[1])));
+}
+
+void report_appeared(long system_call, const SystemCallArguments& arguments, long result, Range tail) {
   const auto appeared = callback_appeared.load(std::memory_order_acquire);
   if (appeared == nullptr) return;
-  const NewMapping mapping = appeared_memory(system_call, arguments, result);
+  NewMapping mapping = appeared_memory(system_call, arguments, result);
+  mapping.tail = tail;
   if (!mapping.range.empty()) appeared(mapping);
 }
 

@@ -62,7 +62,9 @@ long bracketed(long system_call, const SystemCallArguments& arguments, const Con
   return result;
 }
 
+/// What the mapping that an mmap makes should be like.
+MappingWish wish_for(const SystemCallArguments& arguments);
 /// Reports a mapping that has appeared.
-void report_appeared(long system_call, const SystemCallArguments& arguments, long result);
+void report_appeared(long system_call, const SystemCallArguments& arguments, long result, Range tail = {});
 
 }  // namespace pinion

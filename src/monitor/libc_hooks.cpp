@@ -22,6 +22,7 @@
 #include "monitor/hooked_functions.h"
 #include "monitor/libc_replacements.h"
 #include "monitor/map_changes.h"
+#include "monitor/mapping_tails.h"
 #include "monitor/memory_calls.h"
 #include "monitor/patch_exposure.h"
 #include "monitor/syscall_entry.h"
@@ -54,17 +55,55 @@ bool changes_map(LibcFunction function) {
   }
 }
 
+constinit MappingTails tails;
+
+long perform(LibcFunction function, const Arguments& arguments);
+
+/// Makes the mapping as a sink wishes: maps more, and cuts off both ends. As the program asks where the
+/// system refuses that.
+long map(const Arguments& arguments, const ConcernedMemory& memory, Range& tail) {
+  const MappingWish wish = wish_for(arguments);
+  if (wish.alignment == 0) return call_next(kMmap, arguments, memory);
+  Arguments larger = arguments;
+  larger[1] += static_cast<long>(2 * wish.alignment);
+  const long mapped = call_next(kMmap, larger, memory);
+  if (is_error(mapped)) return call_next(kMmap, arguments, memory);
+  const auto aligned = [&](Address at) {
+    return (at + wish.alignment - 1) / wish.alignment * wish.alignment;
+  };
+  const Range all{static_cast<Address>(mapped), page_ceil(static_cast<Address>(mapped + larger[1]))};
+  const Address begin = aligned(all.begin), end = begin + page_ceil(static_cast<std::size_t>(arguments[1]));
+  if (wish.tail) tail = {end, aligned(end)};
+  if (!tail.empty() && !tails.add(tail)) tail = {};
+  for (const Range rest : {Range{all.begin, begin}, Range{tail.empty() ? end : tail.end, all.end}})
+    if (!rest.empty()) call_next(kMunmap, arguments_of(rest.begin, rest.bytes()), {rest, {}});
+  return static_cast<long>(begin);
+}
+
+/// Tails go before the memory in front of them changes.
+void give_up_tails(long system_call, const Arguments& arguments, const ConcernedMemory& memory) {
+  if (tails.empty()) return;
+  const auto give_up = [](Range tail) { perform(kMunmap, arguments_of(tail.begin, tail.bytes())); };
+  if (system_call == SYS_mremap)  // one that grows in place is no event
+    tails.take(pages_touched(
+                   Range::of(reinterpret_cast<void*>(arguments[0]), static_cast<std::size_t>(arguments[1]))),
+               give_up);
+  for (const Range range : {memory.first, memory.second}) tails.take(range, give_up);
+}
+
 /// The work of a function's replacement.
 long perform(LibcFunction function, const Arguments& arguments, const ConcernedMemory& memory) {
   const int caller_errno = errno;
   if (is_on_its_way(function, arguments))
     return to_libc(call_next(function, arguments, memory), caller_errno);
   const long system_call = hooks[function].system_call;
+  give_up_tails(system_call, arguments, memory);
+  Range tail;
   const long result = bracketed(system_call, arguments, memory, [&](const Arguments& a) {
     const MapChange change(changes_map(function));
-    return call_next(function, a, memory);
+    return function == kMmap ? map(a, memory, tail) : call_next(function, a, memory);
   });
-  report_appeared(system_call, arguments, result);
+  report_appeared(system_call, arguments, result, tail);
   return to_libc(result, caller_errno);
 }
 
@@ -429,6 +468,9 @@ void uninstall_libc_hooks() {
   installed = {};
   MapChanges::set_seen(false);
   stop_reporting_changes();
+  // Nobody would hear of a change in front of one.
+  tails.take({0, ~Address{0}},
+             [](Range tail) { raw_system_call(SYS_munmap, arguments_of(tail.begin, tail.bytes())); });
   report_exposure_to(nullptr);
   const OwnPatching turn;
   for (Hook& hook : hooks) {
@@ -445,6 +487,7 @@ extern "C" long pinion_memory_system_call(long number, long a0, long a1, long a2
   number = static_cast<int>(number);  // as the kernel takes it
   const SystemCallArguments arguments{a0, a1, a2, a3, a4, a5};
   const ConcernedMemory memory = concerned_memory(number, arguments);
+  give_up_tails(number, arguments, memory);
   const auto make_call = [&](const SystemCallArguments& a) { return raw_system_call(number, a); };
   const auto in_brackets = [&] {
     return is_bracketed(memory) ? make_call(arguments) : bracketed(number, arguments, memory, make_call);

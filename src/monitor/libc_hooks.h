@@ -41,6 +41,8 @@ struct HookCallbacks {
   /// Other code is about to make a hooked entry writable, or to map over it: from now on events may be
   /// missed, until hooks_exposed() is false and hooks_intact() true.
   void (*exposed)() = nullptr;
+  /// A plain mapping of so many bytes is about to appear.
+  MappingWish (*wish)(std::size_t bytes) = nullptr;
   /// A mapping has appeared where the kernel had none: a registration there is stale. Without brackets,
   /// because only the caller has the memory's address.
   void (*appeared)(const NewMapping&) = nullptr;

@@ -341,6 +341,11 @@ Answer alternative_to(long number) {
   }
 }
 
+bool maps_plainly(const SystemCallArguments& arguments) {
+  return arguments[0] == 0 && static_cast<int>(arguments[2]) == (PROT_READ | PROT_WRITE) &&
+         static_cast<int>(arguments[3]) == (MAP_PRIVATE | MAP_ANONYMOUS);
+}
+
 NewMapping appeared_memory(long number, const SystemCallArguments& arguments, long result) {
   if (is_error(result)) return {};
   const auto at = static_cast<Address>(result);
@@ -349,8 +354,7 @@ NewMapping appeared_memory(long number, const SystemCallArguments& arguments, lo
   switch (number) {
     case SYS_mmap:
       if ((flags(3) & MAP_FIXED) != 0) return {};
-      return {whole_pages(at, size(1)), arguments[0] == 0 && flags(2) == (PROT_READ | PROT_WRITE) &&
-                                            flags(3) == (MAP_PRIVATE | MAP_ANONYMOUS)};
+      return {whole_pages(at, size(1)), maps_plainly(arguments)};
     case SYS_mremap: {
       if ((flags(3) & MREMAP_FIXED) != 0) return {};
       const bool moved = at != static_cast<Address>(arguments[0]);

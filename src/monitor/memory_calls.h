@@ -51,6 +51,9 @@ Answer alternative_to(long number);
 /// replaced others, which is an event of its own, and where the call maps nothing.
 NewMapping appeared_memory(long number, const SystemCallArguments& arguments, long result);
 
+/// Whether an mmap asks for a mapping that is plain (NewMapping).
+bool maps_plainly(const SystemCallArguments& arguments);
+
 /// Whether all of the range is mapped, private and of no file.
 bool is_private_anonymous(Range range);
 

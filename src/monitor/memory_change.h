@@ -1,6 +1,7 @@
 // A change of the process's memory, as the hooks report it before it happens, and the answers to it. Values.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 
 #include "base/range.h"
@@ -32,6 +33,13 @@ struct NewMapping {
   /// Private anonymous memory to read and write, made by mmap without further wishes. A program that wishes
   /// for an address may want one mapping with a neighbour, for mremap, and only mappings of one kind merge.
   bool plain = false;
+  Range tail{};  ///< behind it, and unknown to the program (mapping_tails.h)
+};
+
+/// What a plain mapping that is about to appear should be like.
+struct MappingWish {
+  std::size_t alignment = 0;  ///< its address: a multiple of this power of two; 0: of a page
+  bool tail = false;          ///< it goes on, unknown to the program, to the next such multiple
 };
 
 struct MemoryChange {

@@ -48,6 +48,14 @@ bool carry_out_in_bracket(Range range) {
   return gone;
 }
 
+MappingWish wish(std::size_t bytes) {
+  MappingWish wish;
+  g_sinks.for_each([&](MemorySink& sink) {
+    if (wish.alignment == 0) wish = sink.wish(bytes);
+  });
+  return wish;
+}
+
 void code_unloaded() {
   g_sinks.for_each([](MemorySink& sink) { sink.code_unloaded(); });
 }
@@ -56,6 +64,7 @@ constexpr HookCallbacks kCallbacks{
     .begin = begin,
     .end = end,
     .exposed = lose_sight,
+    .wish = wish,
     .appeared = appeared,
     .bracketed = [](Range range) { return g_brackets.opened_by_another(range); },
     .unloaded = code_unloaded,

@@ -28,6 +28,8 @@ class MemorySink {
   virtual void unmapped(Range) {}
   /// Called after the bracket was closed. A sink that was added in between has this call alone.
   virtual void changed(Range) {}
+  /// A plain mapping (NewMapping) of so many bytes is about to appear.
+  virtual MappingWish wish(std::size_t) { return {}; }
   /// A mapping has appeared where the kernel had none: a registration there is stale, and its end went by
   /// unseen. Without a bracket, because only its caller has the memory's address.
   virtual void appeared(const NewMapping&) {}

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 
 #include <algorithm>
 #include <atomic>
@@ -81,6 +82,47 @@ TEST_F(BirthAdviceTest, ASizeThatWasRegisteredWholeTwiceIsAdvised) {
   }
   EXPECT_TRUE(is_advised(appears(kSize)));
   EXPECT_EQ(births_.advised_bytes(), kSize);
+}
+
+TEST_F(BirthAdviceTest, WhatIsToBeAdvisedBeginsAtAHugepagesBorder) {
+  EXPECT_EQ(births_.wish(kSize).alignment, 0u);
+  use(kSize, 2);
+  EXPECT_EQ(births_.wish(kSize).alignment, advice_unit());
+  EXPECT_EQ(births_.wish(kSize + page_size()).alignment, 0u);
+  EXPECT_EQ(births_.wish(page_size()).alignment, 0u);
+  EXPECT_TRUE(is_advised(appears(kSize)));
+  EXPECT_EQ(births_.wish(kSize).alignment, 0u) << "no more than were registered";
+}
+
+// Where one ordinary page makes all of a region's translation entries ordinary.
+TEST_F(BirthAdviceTest, ItHasATailForADeviceThatGainsByWholeRegionsOnly) {
+  const std::size_t large = (std::size_t{64} << 20) + page_size();
+  use(large, 2);
+  EXPECT_FALSE(births_.wish(large).tail);
+  const Range mapping = appears(large);
+  births_.registered(mapping, ticks_now(), true);
+  EXPECT_TRUE(births_.wish(large).tail);
+  use(kSize, 2);
+  EXPECT_NE(births_.wish(kSize).alignment, 0u);
+  EXPECT_FALSE(births_.wish(kSize).tail) << "an eighth more memory";
+
+  births_.end();
+  births_.begin(advice_unit(), "test", directory_.path());
+  EXPECT_TRUE(births_.wish(large).tail) << "in the next run from the start";
+}
+
+TEST_F(BirthAdviceTest, ItHasNoTailWhereAddressesAreFew) {
+  const std::size_t large = (std::size_t{64} << 20) + page_size();
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_DATA, &before), 0);
+  rlimit limited = before;
+  limited.rlim_cur = std::size_t{1} << 40;
+  ASSERT_EQ(::setrlimit(RLIMIT_DATA, &limited), 0);
+  births_.begin(advice_unit(), "test", directory_.path());
+  EXPECT_EQ(::setrlimit(RLIMIT_DATA, &before), 0);
+  for (int i = 0; i < 2; ++i) births_.registered(appears(large), ticks_now(), true);
+  EXPECT_NE(births_.wish(large).alignment, 0u);
+  EXPECT_FALSE(births_.wish(large).tail);
 }
 
 // Those may be used sparsely.

@@ -5,17 +5,23 @@
 #include <gtest/gtest.h>
 #include <malloc.h>
 #include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/shm.h>
 #include <sys/syscall.h>
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include <atomic>
 #include <cerrno>
+#include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "fixture.h"
+#include "monitor/mapping_tails.h"
 
 namespace pinion::libc_hooks_test {
 namespace {
@@ -133,6 +139,242 @@ TEST_F(LibcHooks, MmapOverAMappingBracketsTheEffect) {
   EXPECT_EQ(events[0].range, Range::of(p + page_, page_));
   EXPECT_FALSE(events[1].is_begin || events[1].intact);
   munmap(p, 3 * page_);
+}
+
+// ---- New mappings at hugepages' borders ----
+
+constexpr std::size_t kAlignment = std::size_t{2} << 20, kAlignedFrom = std::size_t{16} << 20;
+std::atomic<Address> last_appeared{0}, last_tail{0};
+std::atomic<bool> wishes_tails{false};
+
+class AlignedMappings : public testing::Test {
+ protected:
+  void SetUp() override {
+    HookCallbacks callbacks{note_begin, note_end};
+    callbacks.wish = [](std::size_t bytes) {
+      return bytes >= kAlignedFrom ? MappingWish{kAlignment, wishes_tails} : MappingWish{};
+    };
+    callbacks.appeared = [](const NewMapping& mapping) {
+      if (mapping.range.bytes() < kAlignedFrom) return;
+      last_appeared = mapping.range.begin;
+      last_tail = mapping.tail.empty() ? 0 : mapping.tail.end;
+    };
+    ASSERT_TRUE(install_libc_hooks(callbacks).complete);
+  }
+  void TearDown() override {
+    uninstall_libc_hooks();
+    wishes_tails = false;
+  }
+
+  static char* map(std::size_t bytes, int flags = 0, void* at = nullptr) {
+    void* const p = mmap(at, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | flags, -1, 0);
+    return p == MAP_FAILED ? nullptr : static_cast<char*>(p);
+  }
+  static bool is_aligned(const void* p) { return reinterpret_cast<Address>(p) % kAlignment == 0; }
+  static bool is_mapped(const void* p) {
+    unsigned char resident;
+    return mincore(const_cast<void*>(p), page_size(), &resident) == 0;
+  }
+  /// A mapping with a tail.
+  char* map_with_tail(std::size_t bytes) {
+    wishes_tails = true;
+    char* const p = map(bytes);
+    EXPECT_EQ(last_tail, (reinterpret_cast<Address>(p) + bytes + kAlignment - 1) / kAlignment * kAlignment);
+    EXPECT_TRUE(is_mapped(p + bytes));
+    EXPECT_TRUE(is_mapped(p + page_floor(bytes_ + kAlignment - page_size() - 1)));
+    return p;
+  }
+  static std::size_t address_space() {
+    std::ifstream statm("/proc/self/statm");
+    std::size_t pages = 0;
+    statm >> pages;
+    return pages * page_size();
+  }
+
+  const std::size_t bytes_ = kAlignedFrom + page_size();
+};
+
+TEST_F(AlignedMappings, TakeNoMoreThanWasAskedFor) {
+  const std::size_t before = address_space();
+  std::vector<char*> all;
+  for (std::size_t i = 0; i < 5; ++i) {
+    errno = ERANGE;
+    char* const p = map(bytes_ - i);  // whole pages, and parts of one
+    ASSERT_NE(p, nullptr);
+    EXPECT_EQ(errno, ERANGE);
+    EXPECT_TRUE(is_aligned(p));
+    EXPECT_EQ(last_appeared, reinterpret_cast<Address>(p));
+    EXPECT_FALSE(is_mapped(p + page_ceil(bytes_)));
+    all.push_back(p);
+  }
+  EXPECT_LE(address_space() - before, all.size() * bytes_);
+  for (char* const p : all) {
+    std::memset(p, 1, bytes_ - 4);
+    EXPECT_EQ(munmap(p, bytes_), 0);
+    EXPECT_FALSE(is_mapped(p));
+  }
+}
+
+TEST_F(AlignedMappings, SoDoBlocksOfMalloc) {
+  if (kForeignAllocator) GTEST_SKIP() << "an allocator that makes its own system calls";
+  constexpr std::size_t kBlock = std::size_t{64} << 20;
+  auto* block = static_cast<char*>(std::malloc(kBlock));
+  ASSERT_NE(block, nullptr);
+  EXPECT_LT(reinterpret_cast<Address>(block) % kAlignment, page_size());
+  block[kBlock - 1] = 7;
+  block = static_cast<char*>(std::realloc(block, 2 * kBlock));
+  ASSERT_NE(block, nullptr);
+  EXPECT_EQ(block[kBlock - 1], 7);
+  std::free(block);
+}
+
+TEST_F(AlignedMappings, AddressesThatAreWishedForStay) {
+  char* const all = map(2 * kAlignedFrom);
+  ASSERT_NE(all, nullptr);
+  char* const place = all + page_size();
+  ASSERT_EQ(munmap(place, bytes_), 0);
+  EXPECT_EQ(map(bytes_, MAP_FIXED_NOREPLACE, place), place);
+  ASSERT_EQ(munmap(place, bytes_), 0);
+  EXPECT_EQ(map(bytes_, 0, place), place);
+  EXPECT_EQ(map(bytes_, MAP_FIXED, place), place);
+  munmap(all, 2 * kAlignedFrom);
+}
+
+TEST_F(AlignedMappings, LieAnywhereWhereTheirEndsDoNotFit) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  rlimit tight = before;
+  tight.rlim_cur = address_space() + bytes_ + page_size();
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &tight), 0);
+  char* const p = map(bytes_);
+  char* const none = map(bytes_);
+  const int error = errno;
+  ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+  EXPECT_NE(p, nullptr);
+  EXPECT_EQ(none, nullptr);
+  EXPECT_EQ(error, ENOMEM);
+  munmap(p, bytes_);
+}
+
+TEST_F(AlignedMappings, ThreadsMapAndUnmap) {
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&, i] {
+      for (int round = 0; round < 200; ++round) {
+        char* const p = map(bytes_);
+        if (p == nullptr || !is_aligned(p)) {
+          ++wrong;
+          continue;
+        }
+        p[0] = p[bytes_ - 1] = static_cast<char>(i);
+        if (p[0] != i || p[bytes_ - 1] != i || munmap(p, bytes_) != 0) ++wrong;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
+}
+
+// ---- Tails that the program knows nothing of ----
+
+TEST_F(AlignedMappings, ATailGoesWithItsMapping) {
+  char* const p = map_with_tail(bytes_);
+  EXPECT_EQ(munmap(p, bytes_), 0);
+  EXPECT_FALSE(is_mapped(p));
+  EXPECT_FALSE(is_mapped(p + bytes_));
+}
+
+TEST_F(AlignedMappings, ATailGoesWithTheEndOfItsMapping) {
+  for (const bool by_number : {false, true}) {
+    char* const p = map_with_tail(bytes_);
+    const std::size_t kept = kAlignedFrom / 2;
+    if (by_number)
+      EXPECT_EQ(syscall(SYS_munmap, p + kept, bytes_ - kept), 0);
+    else
+      EXPECT_EQ(munmap(p + kept, bytes_ - kept), 0);
+    EXPECT_FALSE(is_mapped(p + bytes_));
+    EXPECT_TRUE(is_mapped(p));
+    EXPECT_EQ(munmap(p, kept), 0);
+  }
+}
+
+TEST_F(AlignedMappings, ATailStaysWhileTheBeginningChanges) {
+  char* const p = map_with_tail(bytes_);
+  EXPECT_EQ(munmap(p, page_size()), 0);
+  EXPECT_EQ(mprotect(p + page_size(), page_size(), PROT_READ), 0);
+  EXPECT_TRUE(is_mapped(p + bytes_));
+  EXPECT_EQ(munmap(p + page_size(), bytes_ - page_size()), 0);
+  EXPECT_FALSE(is_mapped(p + bytes_));
+}
+
+TEST_F(AlignedMappings, MappingsWithTailsGrowInPlaceMoveAndShrink) {
+  char* p = map_with_tail(bytes_);
+  p[bytes_ - 1] = 7;
+  const std::size_t larger = bytes_ + page_size();
+  ASSERT_EQ(mremap(p, bytes_, larger, 0), p) << "the room behind it is free";
+  EXPECT_EQ(p[bytes_ - 1], 7);
+  EXPECT_FALSE(is_mapped(p + larger));
+  EXPECT_EQ(munmap(p, larger), 0);
+
+  p = map_with_tail(bytes_);
+  p[bytes_ - 1] = 8;
+  char* const moved = static_cast<char*>(mremap(p, bytes_, 4 * bytes_, MREMAP_MAYMOVE));
+  ASSERT_NE(moved, MAP_FAILED);
+  EXPECT_EQ(moved[bytes_ - 1], 8);
+  if (moved != p) {
+    EXPECT_FALSE(is_mapped(p + bytes_));
+  }
+  EXPECT_EQ(munmap(moved, 4 * bytes_), 0);
+
+  p = map_with_tail(bytes_);
+  ASSERT_EQ(mremap(p, bytes_, page_size(), 0), p);
+  EXPECT_FALSE(is_mapped(p + bytes_));
+  EXPECT_EQ(munmap(p, page_size()), 0);
+}
+
+TEST_F(AlignedMappings, ATailIsNotTakenFromWhoHasItsPlace) {
+  char* const p = map_with_tail(bytes_);
+  char* const over = p + bytes_;
+  ASSERT_EQ(map(page_size(), MAP_FIXED, over), over);
+  EXPECT_FALSE(is_mapped(over + page_size())) << "the rest of the tail";
+  EXPECT_EQ(munmap(p, bytes_), 0);
+  EXPECT_TRUE(is_mapped(over));
+  EXPECT_EQ(munmap(over, page_size()), 0);
+}
+
+TEST_F(AlignedMappings, TailsEndWithTheHooks) {
+  char* const p = map_with_tail(bytes_);
+  uninstall_libc_hooks();
+  EXPECT_FALSE(is_mapped(p + bytes_));
+  EXPECT_EQ(munmap(p, bytes_), 0);
+}
+
+TEST_F(AlignedMappings, AreWithoutTailsWhereTheseAreTooMany) {
+  wishes_tails = true;
+  std::vector<char*> all;
+  for (std::size_t i = 0; i <= MappingTails::kMost; ++i) all.push_back(map(bytes_));
+  EXPECT_EQ(last_tail, 0u);
+  EXPECT_TRUE(is_aligned(all.back()));
+  EXPECT_FALSE(is_mapped(all.back() + bytes_));
+  for (char* const p : all) EXPECT_EQ(munmap(p, bytes_), 0);
+  EXPECT_NE(last_appeared, 0u);
+}
+
+TEST_F(AlignedMappings, ThreadsMapAndUnmapWithTails) {
+  wishes_tails = true;
+  std::vector<std::thread> threads;
+  std::atomic<int> wrong{0};
+  for (int i = 0; i < 4; ++i)
+    threads.emplace_back([&, i] {
+      for (int round = 0; round < 200; ++round) {
+        char* const p = map(bytes_);
+        p[0] = p[bytes_ - 1] = static_cast<char>(i);
+        char* const moved = static_cast<char*>(mremap(p, bytes_, 2 * bytes_, MREMAP_MAYMOVE));
+        if (moved == MAP_FAILED || moved[bytes_ - 1] != i || munmap(moved, 2 * bytes_) != 0) ++wrong;
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 TEST_F(LibcHooks, MmapThatReplacesNothingIsNoEvent) {
