@@ -31,7 +31,6 @@ const std::vector<Dimension> kDimensions = {
     {"lru-size", &RowValues::lru_sizes, where_lru, "size"},
     {"time-budget", &RowValues::budgets, where_acting, "budget"},
     {"minimum-gain", &RowValues::minimum_gains, where_acting, "minimum gain"},
-    {"minimize", &RowValues::goals, where_acting, "minimize"},
     {"hugepages", &RowValues::hugepages, always, "hugepages"},
     {"poll", &RowValues::polls, where_acting, "poll"},
 };

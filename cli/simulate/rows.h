@@ -21,7 +21,7 @@ struct RowValues {
   std::vector<std::string> limits{"0"}, node_limits{"0"};
   std::vector<std::string> noises{"none"};
   std::vector<std::string> budgets{format_share(Options().time_budget)};
-  std::vector<std::string> minimum_gains{"0"}, goals{"mean"}, hugepages{"off"}, polls{"1ms"};
+  std::vector<std::string> minimum_gains{"0"}, hugepages{"off"}, polls{"1ms"};
   std::vector<std::string> windows{"2"}, lru_sizes{"64M"}, nics{""};  ///< no NIC: the recorded one
 };
 

@@ -252,7 +252,6 @@ void add_strategies(CLI::App* sub, SimulateArguments& a) {
   add_list(*sub, "--minimum-gain", a.values.minimum_gains,
            "bytes in use before retention helper lets any go, unless memory is short: sizes, or auto as in a "
            "run [0]");
-  add_list(*sub, "--minimize", a.values.goals, "the goal of spending the time budget: mean, peak [mean]");
   add_list(*sub, "--hugepages", a.values.hugepages,
            "hugepages as in a run, 550 us each that retention helper makes: auto, heap, off [off]");
   add_word(sub, "--profile", a.profile,

@@ -242,7 +242,6 @@ simulate::Settings simulated(const Options& options, const ProcessMemory& memory
   settings.lru_bytes = options.lru_size;
   settings.time_budget = options.time_budget;
   settings.minimum_gain = {options.minimum_gain, memory.bytes};
-  settings.minimize_peak = options.minimize == Minimize::peak;
   settings.hugepages = options.hugepages;
   settings.policy = options.policy;
   settings.policy_every = options.policy_every;

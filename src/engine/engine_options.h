@@ -70,6 +70,7 @@ struct RetiredOption {
 inline constexpr RetiredOption kRetiredOptions[] = {
     {"helper-share", "time-budget bounds the helper's time too"},
     {"start-credit", "time-budget allows 20 ms at least"},
+    {"minimize", "the peak has a goal where registrations are cheap"},
     {"preregister-alias", "segments of the arena have one view"},
 };
 

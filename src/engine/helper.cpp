@@ -72,7 +72,6 @@ void Helper::equip(DomainSlot& slot) {
   const RetentionKind kind = slot.kept.observed ? RetentionKind::observe : options_.retention;
   RetentionSettings settings{.kind = kind,
                              .lru_bytes = options_.lru_size,
-                             .minimize_peak = options_.minimize == Minimize::peak,
                              .collapse = {.unit = slot.kept.gains_by_hugepages ? collapse_unit() : 0,
                                           .whole_regions = device.page_sizes != 0}};
   std::unique_ptr<Predictor> predictor;

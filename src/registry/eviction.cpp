@@ -24,15 +24,13 @@ bool Eviction::raise_peak_goal(Range want) {
     return others + table_.reserved_bytes() + table_.unreserved(want);
   };
   const std::uint64_t all = held();
-  // Regions overlap, as in until().
-  std::vector<const Region*> idle;
-  table_.for_each([&](const Region* region) {
-    if (region->word.load().idle()) idle.push_back(region);
-    return true;
-  });
-  for (const Region* region : idle) table_.take_out(region->range());
-  const std::uint64_t least = held();
-  for (const Region* region : idle) table_.put_back(region->range());
+  std::uint64_t least = all;
+  until(
+      [&](const auto&) {
+        least = held();
+        return false;
+      },
+      kAnyTime);
   budget.raise_peak_goal(least > budget.desired_bytes() ? least : all);
   return true;
 }

@@ -1,10 +1,10 @@
-// The goal of `minimize=peak`: a limit that gives way. Registrations stay below the most bytes that were
-// registered so far, and let idle regions go for that. They exceed it where idle regions are too few, or have
-// cost as much time as was granted. It begins at nothing: the first peak is what transfers need at a time.
-// Nothing is bounced for it, and nobody waits.
+// The goal for the peak: a limit that finds itself, and gives way. Registrations stay below the most bytes
+// that were registered so far, and let idle regions go for that. They exceed it where idle regions are too
+// few, or have cost as much time as was granted. It begins at nothing: the first peak is what transfers need
+// at a time. Nothing is bounced for it, and nobody waits.
 //
-// Any thread; time is granted by the helper (retention/desk.h), and spent under a domain's slow lock. Times
-// are in pages that take as long to register.
+// Any thread; the helper says whether it is pursued and grants time (retention/desk.h), which is spent under
+// a domain's slow lock. Times are in pages that take as long to register.
 #pragma once
 
 #include <algorithm>
@@ -17,8 +17,8 @@ class PeakGoal {
  public:
   static constexpr std::uint64_t kAny = UINT64_MAX;
 
-  /// Begins: until then there is no goal.
-  void pursue() { pursued_.store(true, std::memory_order_relaxed); }
+  /// At the beginning there is no goal.
+  void pursue(bool pursued) { pursued_.store(pursued, std::memory_order_relaxed); }
   bool pursued() const { return pursued_.load(std::memory_order_relaxed); }
 
   /// The most bytes to register while idle regions can go for that; kAny: there is no goal, or nothing is

@@ -7,8 +7,9 @@ namespace pinion {
 
 namespace {
 
-// A goal for the peak may cost so much in any case. With four of them the first loops over FT's buffers use
-// it up, and with eight the peak of each pattern tried is an oracle's.
+// The goal for the peak is pursued where so many fit into what the budget allows in any case: a program's
+// first peak stays its peak, and comes before a hundredth of the time is enough. With four of them the first
+// loops over FT's buffers use it up, and with eight the peak of each pattern tried is an oracle's.
 constexpr Duration kPeakRoundTrips = 8;
 
 Desk::Job job_of(KeptDomain& in, const Retention::Action& action) {
@@ -32,7 +33,6 @@ void Desk::add(KeptDomain& domain) {
   domains_[static_cast<std::size_t>(number)] = &domain;
   if (!domain.observed) registers_.store(true, std::memory_order_relaxed);
   count_.store(number + 1, std::memory_order_release);
-  grant_peak_goal();
 }
 
 // ---- records ----
@@ -76,11 +76,8 @@ void Desk::learn_registration(const Record& record, Duration took, const UnderLe
     costs.registered(pages, record.entries(), took);
   else
     costs.entries_a_page.observe(pages, record.entries());
-  // A program's first peak stays its peak, and may come before a hundredth of the time is enough to avoid it.
-  if (kept(0).domain->budget().peak_goal().pursued())
-    time_budget_.raise_least(kPeakRoundTrips *
-                             time_budget_.lost(costs.registration.expected(record.entries()) +
-                                               costs.deregistration.expected(record.entries())));
+  longest_trip_ = std::max(longest_trip_, costs.registration.expected(record.entries()) +
+                                              costs.deregistration.expected(record.entries()));
 }
 
 void Desk::see_limits(const Budget& budget) {
@@ -255,11 +252,15 @@ void Desk::used(Duration cpu, Time now) {
 }
 
 void Desk::grant_peak_goal() {
-  if (count() == 0) return;
+  if (count() == 0 || !acts()) return;
   PeakGoal& goal = kept(0).domain->budget().peak_goal();
-  if (!goal.pursued() || !minimum_gain_.reached()) return;
+  const bool cheap =
+      !time_budget_.bounded() || kPeakRoundTrips * time_budget_.lost(longest_trip_) <= time_budget_.least();
+  // A limit that binds keeps the peak below it.
+  goal.pursue(cheap && minimum_gain_.reached() && !time_budget_.limit_binds());
+  if (!goal.pursued()) return;
   const CostEstimates& costs = kept(0).costs;
-  const double a_page = costs.registration.a() + costs.deregistration.a();
+  const double a_page = (costs.registration.a() + costs.deregistration.a()) * costs.entries_a_page.value();
   goal.grant(static_cast<double>(time_budget_.free()) / std::max(a_page, 1.0));
 }
 

@@ -162,7 +162,7 @@ class Desk {
   void learn_registration(const Record& record, Duration took, const UnderLeavePinned& leave_pinned);
   /// A transfer has waited so long: looks whether that is the limit's doing.
   void see_wait(const Record& record, const UnderLeavePinned& leave_pinned);
-  /// Grants the goal for the peak, if there is one, its part of what is left of the time budget.
+  /// Decides whether there is a goal for the peak, and grants it what is left of the time budget.
   void grant_peak_goal();
   /// Returns when the pending work alone calls for a look.
   Time next_occasion(Time now) const;
@@ -177,6 +177,7 @@ class Desk {
   const Calibration scale_;
   TimeBudget time_budget_;
   MinimumGain minimum_gain_;
+  Duration longest_trip_ = 0;   ///< a region's registration and deregistration, expected
   bool only_looked_ = true;     ///< since used()
   bool woken_to_reap_ = false;  ///< since used()
   LookSchedule looks_;

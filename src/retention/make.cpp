@@ -24,7 +24,6 @@ std::unique_ptr<Retention> make_retention(RetentionSettings settings, Domain& do
     case RetentionKind::helper:
       break;
   }
-  if (settings.minimize_peak) domain.budget().peak_goal().pursue();
   return std::make_unique<HelperRetention>(
       domain, std::move(predictor), costs,
       HelperRetention::Settings{.act = traits_of(settings.kind).acts,

@@ -18,7 +18,6 @@ namespace pinion {
 struct RetentionSettings {
   RetentionKind kind = RetentionKind::helper;
   std::uint64_t lru_bytes = 64 << 20;
-  bool minimize_peak = false;
   CollapsePlan::Settings collapse = {};
   /// The name of a call site in predictions, which outlives the run; empty: its number.
   std::function<std::uint64_t(std::uint64_t)> site_name = {};

@@ -9,7 +9,6 @@ constexpr Choice<RetentionKind> kRetentions[] = {{"observe", RetentionKind::obse
                                                  {"leave-pinned", RetentionKind::leave_pinned},
                                                  {"lru", RetentionKind::lru},
                                                  {"helper", RetentionKind::helper}};
-constexpr Choice<Minimize> kMinimize[] = {{"mean", Minimize::mean}, {"peak", Minimize::peak}};
 
 }  // namespace
 
@@ -29,11 +28,6 @@ OptionTable<RetentionOptions> retention_options() {
            "bytes that a process must have in use, all in all, before retention helper lets any go, unless "
            "memory is short; auto: 1 % of the limit in force, at least 16M",
            Listing::everyday, "a size such as 64M, or auto"}),
-      choice_option(
-          &O::minimize,
-          {"minimize", "what the time budget reduces: registered bytes on average, or their peak first",
-           Listing::everyday},
-          kMinimize),
       size_option(&O::lru_size, {"lru-size", "bytes that retention lru keeps registered", Listing::advanced}),
       time_option(
           &O::poll,

@@ -10,13 +10,11 @@
 namespace pinion {
 
 enum class RetentionKind : std::uint8_t { observe, on_demand, leave_pinned, lru, helper };
-enum class Minimize : std::uint8_t { mean, peak };
 
 struct RetentionOptions {
   RetentionKind retention = RetentionKind::helper;
   double time_budget = 0.01;  ///< share of the run's time; negative: off
   std::uint64_t minimum_gain = kAutoSize;
-  Minimize minimize = Minimize::mean;
   std::uint64_t lru_size = 64 << 20;
   Duration poll = kMillisecond;
 };

@@ -77,8 +77,8 @@ class TimeBudget {
   void advance(Time now) {
     if (now > now_) set(now_, now);
   }
-  /// Allows so much in any case from now on, if that is more.
-  void raise_least(Duration least) { set(settings_.least, std::max(settings_.least, least)); }
+  /// Allowed in any case.
+  Duration least() const { return settings_.least; }
   void set_core_idle(bool idle) { settings_.core_idle = idle; }
   bool core_idle() const { return settings_.core_idle; }
   /// The helper's work counts now.

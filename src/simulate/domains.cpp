@@ -26,7 +26,6 @@ void Domains::add(std::unique_ptr<Predictor> predictor, Desk& desk) {
   own.kept.retention =
       make_retention({.kind = settings_.retention,
                       .lru_bytes = settings_.lru_bytes,
-                      .minimize_peak = settings_.minimize_peak,
                       .collapse = {.unit = hugepages_.may_collapse() ? settings_.hugepages.unit : 0}},
                      own.domain, std::move(predictor), own.kept.costs, desk.time_budget());
   desk.add(own.kept);

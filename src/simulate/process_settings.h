@@ -30,7 +30,6 @@ struct ProcessSettings {
   struct HelperCpu {
     Duration wake = 0, record = 0;
   } helper_cpu = {};
-  bool minimize_peak = false;
   HugepageModel hugepages = {};
   /// The application's threads stand still for so much of each second of the helper's work; 0: it has a core
   /// of its own.

@@ -64,7 +64,6 @@ ProcessSettings SimulatedRank::process_settings(const Workload& workload, const 
           .time_budget = terms_.budget,
           .minimum_gain = settings.minimum_gain,
           .helper_cpu = {kWakeCost, kRecordCost},
-          .minimize_peak = settings.minimize_peak,
           .hugepages = {.unit = settings.hugepages == Hugepages::off ? 0 : kHugepage,
                         .born = settings.hugepages == Hugepages::heap},
           .delays_threads = terms_.delays_threads,

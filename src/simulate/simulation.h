@@ -34,7 +34,6 @@ struct Settings {
   std::uint64_t lru_bytes = 64 << 20;
   double time_budget = TimeBudget::Settings().share;
   MinimumGain::Settings minimum_gain;
-  bool minimize_peak = false;
   Hugepages hugepages = Hugepages::off;
   int cores = 0;                             ///< of a node; 0: enough for the helpers too
   PolicyKind policy = PolicyKind::sleeping;  ///< of helpers, where `cores` is given

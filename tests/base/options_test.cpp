@@ -74,7 +74,7 @@ TEST(Options, EveryTypeIsSetByName) {
   const Error error = parse_options(
       o,
       "off=yes,retention=lru,window=4,threshold=1,limit=2G,limit-regions=77,lru-size=1M,device=emulated,"
-      "nic=myrinet,poll=2ms,time-budget=1.5%,minimize=peak,profile=p,log=/some/"
+      "nic=myrinet,poll=2ms,time-budget=1.5%,profile=p,log=/some/"
       "where,log-size=128K,"
       "node-limit=8G,policy=conservative,policy-every=7");
   ASSERT_FALSE(error) << error.message;
@@ -92,7 +92,6 @@ TEST(Options, EveryTypeIsSetByName) {
   EXPECT_EQ(o.nic, "myrinet");
   EXPECT_EQ(o.poll, 2 * kMillisecond);
   EXPECT_DOUBLE_EQ(o.time_budget, 0.015);
-  EXPECT_EQ(o.minimize, Minimize::peak);
   EXPECT_EQ(o.profile, "p");
   ASSERT_FALSE(set_option(o, "time-budget", "off"));
   EXPECT_LT(o.time_budget, 0);
@@ -153,11 +152,11 @@ TEST(Options, TheEverydayListIsShort) {
   std::set<std::string> everyday;
   for (const OptionSpec& spec : option_specs())
     if (spec.listing == Listing::everyday) everyday.insert(spec.name);
-  EXPECT_EQ(everyday, (std::set<std::string>{
-                          "off",         "minimum-gain", "except", "cuda",          "verify",     "retention",
-                          "time-budget", "profile",      "limit",  "limit-regions", "node-limit", "minimize",
-                          "device",      "nic",          "front",  "remote-keys",   "only-ranks", "monitor",
-                          "hugepages",   "preregister",  "log"}));
+  EXPECT_EQ(everyday,
+            (std::set<std::string>{"off",        "minimum-gain", "except",    "cuda",        "verify",
+                                   "retention",  "time-budget",  "profile",   "limit",       "limit-regions",
+                                   "node-limit", "device",       "nic",       "front",       "remote-keys",
+                                   "only-ranks", "monitor",      "hugepages", "preregister", "log"}));
 }
 
 // Combinations of monitors are the choice of `auto`; tests reach them without it.

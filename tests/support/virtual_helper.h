@@ -77,7 +77,6 @@ class VirtualHelper final : private simulate::Observer {
     unsigned window = 2;
     TimeBudget::Settings time_budget = {.share = TimeBudget::kUnbounded, .core_idle = true};
     Duration wake_cost = 0, record_cost = 0;  ///< of the helper
-    bool minimize_peak = false;
     std::uint64_t limit = UINT64_MAX;
     RetentionKind retention = RetentionKind::helper;
     bool own_core = true;
@@ -121,7 +120,6 @@ class VirtualHelper final : private simulate::Observer {
                   .limit = settings.limit,
                   .time_budget = settings.time_budget,
                   .helper_cpu = {settings.wake_cost, settings.record_cost},
-                  .minimize_peak = settings.minimize_peak,
                   .delays_threads = settings.own_core ? 0 : settings.time_budget.delay,
                   .poll = settings.poll,
                   .ring = settings.ring,

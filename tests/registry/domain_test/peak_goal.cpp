@@ -9,7 +9,7 @@ class PeakGoalTest : public RegistryTest {
   PeakGoalTest() { begin(UINT64_MAX); }
   void begin(std::uint64_t bytes) {
     limit(bytes);
-    budget->peak_goal().pursue();
+    budget->peak_goal().pursue(true);
     budget->peak_goal().grant(1e6);
   }
 };
