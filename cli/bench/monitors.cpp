@@ -26,7 +26,9 @@ struct Events {
   static void end(Range range) { domain->brackets.close(range); }
   static void appeared(const NewMapping& mapping) { domain->domain.doom(mapping.range); }
   static bool bracketed(Range range) { return domain->brackets.opened_by_another(range); }
-  static HookCallbacks callbacks() { return {begin, end, nullptr, appeared, bracketed}; }
+  static HookCallbacks callbacks() {
+    return {.begin = begin, .end = end, .appeared = appeared, .bracketed = bracketed};
+  }
 };
 
 /// Watched as the engine watches, for the time of one sample.

@@ -21,21 +21,20 @@ class Choice {
   }
 
   std::size_t way() const {
-    const WayFigures* best = nullptr;
-    const WayFigures* present = nullptr;
-    for (const std::size_t i : unbeaten(ways_)) {
-      const WayFigures& way = ways_[i];
-      if (!is_affordable(way) || !is_worth_it(way)) continue;
-      if (i == terms_.present) present = &way;
-      if (best == nullptr || price(way) < price(*best)) best = &way;
-    }
-    if (best == nullptr) return terms_.pinned;
-    if (present != nullptr && price(*present) <= price(*best) + kWorthChanging) best = present;
-    return static_cast<std::size_t>(best - ways_.data());
+    std::size_t best = ways_.size();
+    for (const std::size_t i : unbeaten(ways_))
+      if (is_good(ways_[i]) && (best == ways_.size() || price(ways_[i]) < price(ways_[best]))) best = i;
+    if (best == ways_.size()) return terms_.pinned;
+    const std::size_t present = terms_.present;
+    const bool stays = present < ways_.size() && is_good(ways_[present]) &&
+                       ways_[present].refused == ways_[best].refused &&
+                       price(ways_[present]) <= price(ways_[best]) + kWorthChanging;
+    return stays ? present : best;
   }
 
  private:
   const WayFigures& pinned() const { return ways_[terms_.pinned]; }
+  bool is_good(const WayFigures& way) const { return is_affordable(way) && is_worth_it(way); }
   /// Leave-pinned may refuse transfers under a limit: time is then no bound.
   bool is_affordable(const WayFigures& way) const {
     return pinned().refused > way.refused || adds_little(way, pinned(), terms_.seconds);

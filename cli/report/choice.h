@@ -35,7 +35,8 @@ struct ChoiceTerms {
 bool adds_little(const WayFigures& way, const WayFigures& pinned, double seconds);
 
 /// Returns the way to recommend: an unbeaten one that adds at most kWorthPaying of the run, and frees memory
-/// worth a change. The present one stays where it is as good but for kWorthChanging. Else `pinned`.
+/// worth a change. The present one stays where it is as good but for kWorthChanging, beaten or not. Else
+/// `pinned`.
 std::size_t choose(const std::vector<WayFigures>& ways, const ChoiceTerms& terms);
 
 inline constexpr double kWorthPaying = 0.01;    ///< share of the run

@@ -35,7 +35,7 @@ TEST(Choice, NeverTakesAWayThatAnotherBeatsOrThatCostsTooMuch) {
     if (chosen == terms.pinned) continue;
     const WayFigures& way = ways[chosen];
     for (const WayFigures& other : ways) {
-      EXPECT_FALSE(beats(other, way));
+      EXPECT_FALSE(chosen != terms.present && beats(other, way));
       EXPECT_GE(other.refused, way.refused);
     }
     if (pinned.refused > way.refused) continue;
@@ -59,6 +59,8 @@ TEST(Choice, ThePresentWayStaysWhereAnotherIsHardlyBetter) {
   EXPECT_EQ(
       choose({ways[0], ways[1], {.peak = 50, .mean = 19, .added = 0.001}}, {.seconds = 10, .present = 1}),
       1u);
+  EXPECT_EQ(choose(ways, {.seconds = 10, .present = 2}), 2u) << "beaten by little";
+  EXPECT_EQ(choose({ways[0], ways[1], {.peak = 50, .mean = 30}}, {.seconds = 10, .present = 2}), 1u);
 }
 
 TEST(Choice, TransfersThatFindRoomComeBeforeMemoryAndTime) {

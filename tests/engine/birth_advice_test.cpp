@@ -120,7 +120,10 @@ TEST_F(BirthAdviceTest, ItHasNoTailWhereAddressesAreFew) {
   ASSERT_EQ(::setrlimit(RLIMIT_DATA, &limited), 0);
   births_.begin(advice_unit(), "test", directory_.path());
   EXPECT_EQ(::setrlimit(RLIMIT_DATA, &before), 0);
-  for (int i = 0; i < 2; ++i) births_.registered(appears(large), ticks_now(), true);
+  for (int i = 0; i < 2; ++i) {
+    const Range mapping = appears(large);
+    births_.registered(mapping, ticks_now(), true);
+  }
   EXPECT_NE(births_.wish(large).alignment, 0u);
   EXPECT_FALSE(births_.wish(large).tail);
 }

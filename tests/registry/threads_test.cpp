@@ -235,7 +235,7 @@ TEST_F(RegistryThreads, RandomWorkKeepsEveryPromise) {
   constexpr int kThreads = 4;
   device.limits.max_region_bytes = pages_bytes(32);
   limit(pages_bytes(kLimit), 24);
-  budget->peak_goal().pursue();
+  budget->peak_goal().pursue(true);
   // Part of the memory is read-only, some unions are refused, and now and then something fails.
   std::atomic<unsigned> calls{0};
   device.refuse = [&](Range range, Access access) {
