@@ -55,40 +55,17 @@ bool changes_map(LibcFunction function) {
   }
 }
 
-constinit MappingTails tails;
-
 long perform(LibcFunction function, const Arguments& arguments);
-
-/// Makes the mapping as a sink wishes: maps more, and cuts off both ends. As the program asks where the
-/// system refuses that.
-long map(const Arguments& arguments, const ConcernedMemory& memory, Range& tail) {
-  const MappingWish wish = wish_for(arguments);
-  if (wish.alignment == 0) return call_next(kMmap, arguments, memory);
-  Arguments larger = arguments;
-  larger[1] += static_cast<long>(2 * wish.alignment);
-  const long mapped = call_next(kMmap, larger, memory);
-  if (is_error(mapped)) return call_next(kMmap, arguments, memory);
-  const auto aligned = [&](Address at) {
-    return (at + wish.alignment - 1) / wish.alignment * wish.alignment;
-  };
-  const Range all{static_cast<Address>(mapped), page_ceil(static_cast<Address>(mapped + larger[1]))};
-  const Address begin = aligned(all.begin), end = begin + page_ceil(static_cast<std::size_t>(arguments[1]));
-  if (wish.tail) tail = {end, aligned(end)};
-  if (!tail.empty() && !tails.add(tail)) tail = {};
-  for (const Range rest : {Range{all.begin, begin}, Range{tail.empty() ? end : tail.end, all.end}})
-    if (!rest.empty()) call_next(kMunmap, arguments_of(rest.begin, rest.bytes()), {rest, {}});
-  return static_cast<long>(begin);
-}
 
 /// Tails go before the memory in front of them changes.
 void give_up_tails(long system_call, const Arguments& arguments, const ConcernedMemory& memory) {
-  if (tails.empty()) return;
+  if (mapping_tails.empty()) return;
   const auto give_up = [](Range tail) { perform(kMunmap, arguments_of(tail.begin, tail.bytes())); };
   if (system_call == SYS_mremap)  // one that grows in place is no event
-    tails.take(pages_touched(
-                   Range::of(reinterpret_cast<void*>(arguments[0]), static_cast<std::size_t>(arguments[1]))),
-               give_up);
-  for (const Range range : {memory.first, memory.second}) tails.take(range, give_up);
+    mapping_tails.take(pages_touched(Range::of(reinterpret_cast<void*>(arguments[0]),
+                                               static_cast<std::size_t>(arguments[1]))),
+                       give_up);
+  for (const Range range : {memory.first, memory.second}) mapping_tails.take(range, give_up);
 }
 
 /// The work of a function's replacement.
@@ -101,7 +78,7 @@ long perform(LibcFunction function, const Arguments& arguments, const ConcernedM
   Range tail;
   const long result = bracketed(system_call, arguments, memory, [&](const Arguments& a) {
     const MapChange change(changes_map(function));
-    return function == kMmap ? map(a, memory, tail) : call_next(function, a, memory);
+    return function == kMmap ? map_as_wished(a, memory, tail) : call_next(function, a, memory);
   });
   report_appeared(system_call, arguments, result, tail);
   return to_libc(result, caller_errno);
@@ -469,8 +446,8 @@ void uninstall_libc_hooks() {
   MapChanges::set_seen(false);
   stop_reporting_changes();
   // Nobody would hear of a change in front of one.
-  tails.take({0, ~Address{0}},
-             [](Range tail) { raw_system_call(SYS_munmap, arguments_of(tail.begin, tail.bytes())); });
+  mapping_tails.take({0, ~Address{0}},
+                     [](Range tail) { raw_system_call(SYS_munmap, arguments_of(tail.begin, tail.bytes())); });
   report_exposure_to(nullptr);
   const OwnPatching turn;
   for (Hook& hook : hooks) {

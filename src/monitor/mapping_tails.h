@@ -1,6 +1,6 @@
 // Tails of mappings: memory that lies behind a mapping of the program's, up to the end of its last hugepage,
-// and that the program knows nothing of. With it the mapping lies in hugepages as a whole. A tail goes with the
-// first change of the memory in front of it, since the program may have that place in mind.
+// and that the program knows nothing of. With it the mapping lies in hugepages as a whole. A tail goes with
+// the first change of the memory in front of it, since the program may have that place in mind.
 //
 // Owns the tails. Lock-free: hooks of any thread, signal handlers, children of vfork.
 #pragma once
@@ -11,6 +11,7 @@
 #include <cstdint>
 
 #include "base/range.h"
+#include "monitor/memory_calls.h"
 
 namespace pinion {
 
@@ -59,5 +60,12 @@ class MappingTails {
   std::array<std::atomic<std::uint64_t>, kMost> places_{};
   std::atomic<int> count_{0};
 };
+
+/// Those of this process.
+extern MappingTails mapping_tails;
+
+/// Makes the mapping that a sink wishes in place of the one that an mmap asks for: maps more, and cuts off
+/// both ends. As asked where the system refuses that. `tail`: the mapping's, or empty.
+long map_as_wished(const SystemCallArguments& arguments, const ConcernedMemory& memory, Range& tail);
 
 }  // namespace pinion
