@@ -182,6 +182,8 @@ class Budget {
     return room_.most() < limits_.bytes ? room_.refusal() : Error{};
   }
 
+  /// Other processes have a share in its bytes.
+  bool is_shared() const { return allowance_ != nullptr; }
   PeakGoal& peak_goal() { return peak_goal_; }
   /// Raises the goal, so that so many bytes may be reserved.
   void raise_peak_goal(std::uint64_t bytes) {

@@ -253,15 +253,18 @@ void Desk::used(Duration cpu, Time now) {
 
 void Desk::grant_peak_goal() {
   if (count() == 0 || !acts()) return;
-  PeakGoal& goal = kept(0).domain->budget().peak_goal();
-  const bool cheap =
-      !time_budget_.bounded() || kPeakRoundTrips * time_budget_.lost(longest_trip_) <= time_budget_.least();
-  // A limit that binds keeps the peak below it.
-  goal.pursue(cheap && minimum_gain_.reached() && !time_budget_.limit_binds());
+  Budget& budget = kept(0).domain->budget();
+  PeakGoal& goal = budget.peak_goal();
+  const Duration trip = time_budget_.lost(longest_trip_);
+  const bool cheap = time_budget_.bounded() && kPeakRoundTrips * trip <= time_budget_.least();
+  // A limit that binds keeps the peak below it, and a node's is shared by need, which a goal would hide.
+  goal.pursue(cheap && minimum_gain_.reached() && !time_budget_.limit_binds() && !budget.is_shared());
   if (!goal.pursued()) return;
   const CostEstimates& costs = kept(0).costs;
   const double a_page = (costs.registration.a() + costs.deregistration.a()) * costs.entries_a_page.value();
-  goal.grant(static_cast<double>(time_budget_.free()) / std::max(a_page, 1.0));
+  // The helper may spend, too, until it comes here again.
+  const Duration granted = std::max<Duration>(time_budget_.free() - 2 * trip, 0);
+  goal.grant(static_cast<double>(granted) / std::max(a_page, 1.0));
 }
 
 Time Desk::next_deadline() const {
