@@ -14,7 +14,7 @@
 #include "monitor/monitor_options.h"
 #include "node/node_options.h"
 #include "placement/placement_options.h"
-#include "predict/predict_options.h"
+#include "predict/predictor.h"
 #include "registry/registry_options.h"
 #include "retention/retention_options.h"
 #include "runlog/runlog_options.h"

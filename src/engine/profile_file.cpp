@@ -8,9 +8,9 @@
 #include <cerrno>
 #include <cstring>
 
+#include "base/mix.h"
 #include "base/plain_file.h"
 #include "base/warning.h"
-#include "predict/context.h"
 #include "predict/profile.h"
 
 namespace pinion {

@@ -9,15 +9,51 @@ namespace pinion {
 namespace {
 // Own errors that a buffer needs until it stops borrowing those of others.
 constexpr std::size_t kEnoughErrors = 8;
+constexpr std::size_t kMostHeld = 32;
+constexpr std::size_t kStepsPerEvent = 6, kMostCredit = 2 * LookAhead::kMostSteps;
+// A buffer is looked for this many times the events between its uses ahead, and at least kLeastReach events.
+constexpr std::uint64_t kReach = 3, kLeastReach = 64;
+// A margin is kept while its share of the errors is new.
+constexpr std::size_t kRenewed = 8;
 }  // namespace
+
+Margin best_margin(std::span<const float> errors, Duration worth, std::size_t own) {
+  const std::size_t n = errors.size();
+  if (n == 0) return {worth, 0, 0.5, 0};
+  // Giving up readiness costs as much as being late for certain.
+  Margin best{worth, Margin::kNotReady, 1, own / kRenewed};
+  const double late = static_cast<double>(worth);
+  double least = late;
+  // Being ready for all but the k earliest of them; of those that are to come, one in 2 n is earlier still.
+  // Held in vain, in the mean: from then to the use.
+  const double one_of_all = 1 / (static_cast<double>(n) + 0.5), mean = 1 / static_cast<double>(n);
+  // A use that comes later than that is waited for in vain, and late all the same.
+  const double most = 2 * late;
+  double sum = 0;  // of the errors from the k-th on
+  std::size_t k = n;
+  // The margin is zero for all of these.
+  const auto cut = static_cast<float>(most);
+  for (; k > 1 && errors[k - 2] > 0; --k) sum += static_cast<double>(std::min(errors[k - 1], cut));
+  while (k-- > 0) {
+    const double error = std::min(static_cast<double>(errors[k]), most), by = std::max(0.0, -error);
+    sum += error;
+    const double held = std::max(0.0, sum + by * static_cast<double>(n - k)) * mean;
+    if (held >= least) break;  // and from here on it only grows
+    const double risk = (static_cast<double>(k) + 0.5) * one_of_all, cost = held + risk * late;
+    if (cost >= least) continue;
+    least = cost;
+    best.by = nearest(by);
+    best.risk = risk;
+  }
+  return best;
+}
 
 // ---- learning ----
 
 Observed AdaptivePredictor::observe(const Use& use) {
   sooner_ = 0;
   moved_.clear();
-  if (use.thread >= threads_.size()) threads_.resize(use.thread + std::size_t{1});
-  Thread& thread = threads_[use.thread];
+  Thread& thread = grown(threads_, use.thread);
   Buffer& buffer = buffer_of(use);
   if (use.continues) {
     buffer.end = std::max(buffer.end, use.end);
@@ -27,7 +63,8 @@ Observed AdaptivePredictor::observe(const Use& use) {
   const bool is_new = buffer.uses == 0;
   if (!is_new) {
     observed.foreseen = judge(buffer, use);
-    learn_reuse(buffer, use);
+    if (const Duration interval = use.time - buffer.last; interval > 0)
+      for (const std::uint64_t context : buffer.contexts) reuses_.insert(context).learn(interval);
     if (buffer.thread == use.thread) buffer.gap = thread.events - buffer.event;
   }
   buffer.thread = use.thread;
@@ -49,8 +86,7 @@ Observed AdaptivePredictor::observe(const Use& use) {
 }
 
 AdaptivePredictor::Buffer& AdaptivePredictor::buffer_of(const Use& use) {
-  if (use.buffer >= buffers_.size()) buffers_.resize(use.buffer + std::size_t{1});
-  Buffer& buffer = buffers_[use.buffer];
+  Buffer& buffer = grown(buffers_, use.buffer);
   if (buffer.live) return buffer;
   buffer.live = true;
   buffer.loss = loss_;
@@ -95,16 +131,10 @@ Time AdaptivePredictor::judge(Buffer& buffer, const Use& use) {
   return believed_last;
 }
 
-void AdaptivePredictor::learn_reuse(Buffer& buffer, const Use& use) {
-  const Duration interval = use.time - buffer.last;
-  if (interval <= 0) return;
-  for (const std::uint64_t context : buffer.contexts) reuses_.insert(context).learn(interval);
-}
-
 void AdaptivePredictor::choose_reuse(Thread& thread, Buffer& buffer) {
   const Contexts& contexts = newest(thread).contexts;
-  const auto own = [&](ContextKind kind) { return mix(contexts[static_cast<unsigned>(kind)], buffer.key); };
-  buffer.contexts = {mix(5, buffer.key), own(ContextKind::current), own(ContextKind::run)};
+  buffer.contexts = {mix(5, buffer.key), mix(contexts[kCurrentContext], buffer.key),
+                     mix(contexts[kRunContext], buffer.key)};
   buffer.reuse_at = kNever;
   float least = 0;
   for (unsigned kind = 0; kind < kReuseContexts; ++kind) {
@@ -114,6 +144,153 @@ void AdaptivePredictor::choose_reuse(Thread& thread, Buffer& buffer) {
     if (buffer.reuse_at != kNever && loss >= least) continue;
     buffer.reuse_at = buffer.last + known->expected();
     least = loss;
+  }
+}
+
+// ---- events ----
+
+void AdaptivePredictor::arrive(Thread& thread, const Use& use, const EventModel::Event& event) {
+  thread.credit = std::min(thread.credit + kStepsPerEvent, kMostCredit);
+  // Held events that ended before this one began are put in order now; the others stay held.
+  while (!thread.held.empty() && (thread.held.front().end <= use.time || thread.held.size() >= kMostHeld))
+    put_next_in_order(thread);
+
+  LookAhead& ahead = thread.ahead;
+  Held held{event, use.time, use.end, LookAhead::kNone, ahead.generation()};
+  const std::uint64_t head = ahead.head();
+  // One that began before another that has come was passed over; any other is one of the next.
+  if (!thread.held.empty() && use.time < thread.held.back().time)
+    held.step = ahead.overdue(event.name, event.is_new);
+  if (held.step != LookAhead::kNone) {
+    ahead[held.step].seen = true;
+  } else {
+    held.step = ahead.expected(event.name, event.is_new, use.time);
+    if (held.step != LookAhead::kNone) sooner_ = ahead.anchor(held.step, use.time);
+  }
+  const std::uint64_t step = held.step;
+  const auto later = std::upper_bound(thread.held.begin(), thread.held.end(), use.time,
+                                      [](Time time, const Held& other) { return time < other.time; });
+  thread.held.insert(later, held);
+  thread.newest.known = false;
+  if (step == LookAhead::kNone) {
+    restart(thread);
+    return;
+  }
+  Buffer& buffer = buffers_[event.buffer];
+  if (buffer.plan.generation == ahead.generation() && buffer.plan.step <= step)
+    plan(buffer, ahead, ahead[step].next_same);
+  // Events passed over too long ago are given up.
+  for (std::uint64_t i = head; i < ahead.head(); ++i) {
+    if (i >= LookAhead::kTolerance) pass(thread, i - LookAhead::kTolerance);
+  }
+}
+
+void AdaptivePredictor::put_next_in_order(Thread& thread) {
+  const Held held = thread.held.front();
+  thread.held.erase(thread.held.begin());
+  // Mostly it was the only one held, and its consequences were worked out when it came.
+  Newest& newest = thread.newest;
+  const bool only = newest.known && thread.held.empty();
+  newest.known = false;
+  if (thread.begun) model_.learn(thread.contexts, held.event, held.time - thread.time);
+  thread.begun = true;
+  thread.position.advance(held.event.name);
+  thread.contexts = only ? newest.contexts : thread.position.contexts();
+  thread.time = held.time;
+  // Earlier expected events that are still missing were left out.
+  if (held.step == LookAhead::kNone || held.generation != thread.ahead.generation()) return;
+  for (std::uint64_t i = held.step; i > thread.passed && held.step - i < LookAhead::kTolerance;)
+    pass(thread, --i);
+  thread.passed = std::max(thread.passed, held.step);
+}
+
+/// Ends all expectation at a step that was passed over.
+void AdaptivePredictor::pass(Thread& thread, std::uint64_t i) {
+  LookAhead& ahead = thread.ahead;
+  if (!ahead.holds(i) || ahead[i].seen || i >= ahead.head()) return;
+  LookAhead::Step& step = ahead[i];
+  step.seen = true;
+  if (!step.live) return;
+  Buffer& buffer = buffers_[step.buffer];
+  if (buffer.plan.generation != ahead.generation() || buffer.plan.step != i || buffer.key != step.name.buffer)
+    return;
+  plan(buffer, ahead, step.next_same);
+  moved_.push_back(step.buffer);
+}
+
+const AdaptivePredictor::Newest& AdaptivePredictor::newest(Thread& thread) {
+  Newest& newest = thread.newest;
+  if (newest.known) return newest;
+  newest.known = true;
+  newest.position = thread.position;
+  for (const Held& held : thread.held) newest.position.advance(held.event.name);
+  newest.contexts = newest.position.contexts();
+  return newest;
+}
+
+// ---- the walk ahead ----
+
+void AdaptivePredictor::restart(Thread& thread) {
+  std::uint64_t steps = thread.ahead.tail() - thread.ahead.head();
+  thread.ahead.restart(newest(thread).position, thread.held.back().time);
+  // All plans are made anew.
+  while (steps-- > 0 && walk(thread)) {
+  }
+}
+
+bool AdaptivePredictor::walk(Thread& thread) {
+  if (thread.credit == 0) return false;
+  --thread.credit;
+  LookAhead& ahead = thread.ahead;
+  LookAhead::Step* step = ahead.extend(model_);
+  if (!step) return false;
+  if (step->buffer >= buffers_.size() || buffers_[step->buffer].key != step->name.buffer) {
+    const auto at = by_key_.find(step->name.buffer);
+    if (at == by_key_.end()) return true;  // a new one, or one that is gone
+    step->buffer = at->second;
+  }
+  expect(thread, ahead.tail() - 1);
+  return true;
+}
+
+/// Step `i`, the last one so far of a buffer that is known.
+void AdaptivePredictor::expect(Thread& thread, std::uint64_t i) {
+  LookAhead& ahead = thread.ahead;
+  const BufferId id = ahead[i].buffer;
+  ahead[i].live = true;
+  Buffer& buffer = buffers_[id];
+  if (&threads_[buffer.thread] != &thread) return;
+  if (buffer.walked_in == ahead.generation() && ahead.holds(buffer.walked_to))
+    ahead[buffer.walked_to].next_same = i;
+  buffer.walked_in = ahead.generation();
+  buffer.walked_to = i;
+  if (buffer.plan.generation != ahead.generation()) {
+    plan(buffer, ahead, i);
+    moved_.push_back(id);
+  }
+}
+
+/// A buffer that so far was only in a profile has come. Steps already walked may expect it, too.
+void AdaptivePredictor::meet(Thread& thread, BufferId id) {
+  LookAhead& ahead = thread.ahead;
+  for (std::uint64_t i = ahead.head(); i < ahead.tail(); ++i) {
+    if (ahead[i].live || ahead[i].name.buffer != buffers_[id].key) continue;
+    ahead[i].buffer = id;
+    expect(thread, i);
+  }
+}
+
+void AdaptivePredictor::plan(Buffer& buffer, const LookAhead& ahead, std::uint64_t step) {
+  buffer.plan = step == LookAhead::kNone ? Plan{} : Plan{ahead.generation(), step, ahead[step].at};
+}
+
+void AdaptivePredictor::find_next(Thread& thread, BufferId id) {
+  const Buffer& buffer = buffers_[id];
+  if (buffer.uses < 2 && !profiled_) return;  // its first return is still to come
+  const LookAhead& ahead = thread.ahead;
+  const std::uint64_t reach = std::max(kLeastReach, kReach * buffer.gap);
+  while (buffer.plan.generation != ahead.generation() && ahead.tail() - ahead.head() < reach &&
+         walk(thread)) {
   }
 }
 

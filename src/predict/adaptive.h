@@ -16,18 +16,31 @@
 #pragma once
 
 #include <array>
-#include <cstring>
 #include <span>
 #include <unordered_map>
 #include <vector>
 
 #include "predict/event_model.h"
-#include "predict/look_ahead.h"
-#include "predict/margin.h"
 #include "predict/predictor.h"
-#include "predict/recent_values.h"
 
 namespace pinion {
+
+/// The margin by which a use is prepared for before its predicted time: the one that makes readiness in vain
+/// and late uses together cost least, by the recent errors.
+struct Margin {
+  static constexpr Duration kNotReady = INT64_MIN;  ///< being ready costs more than it saves
+
+  Duration worth = -1;  ///< that it was worked out for; -1: none
+  Duration by = 0;
+  double risk = 0;
+  std::size_t errors = 0;  ///< so many further ones may come before it is worked out anew
+
+  bool ready() const { return by != kNotReady; }
+};
+
+/// `errors`: actual less predicted times, in order of size. `worth`: being ready this much too soon is as bad
+/// as one late use. `own`: how many errors the buffer itself has had.
+Margin best_margin(std::span<const float> errors, Duration worth, std::size_t own);
 
 class AdaptivePredictor final : public Predictor {
  public:
@@ -53,14 +66,9 @@ class AdaptivePredictor final : public Predictor {
   using Four = float __attribute__((vector_size(16)));
   /// Lately, by horizon and expert.
   struct Losses {
-    std::array<float, 4> values{0.5f, 0.5f, 0.5f, 0.5f};
+    Four values{0.5f, 0.5f, 0.5f, 0.5f};
     float of(Horizon horizon, Expert expert) const { return values[2 * horizon + expert]; }
-    void learn(Four loss, float pace) {
-      Four known;
-      std::memcpy(&known, values.data(), sizeof known);
-      known += pace * (loss - known);
-      std::memcpy(values.data(), &known, sizeof known);
-    }
+    void learn(Four loss, float pace) { values += pace * (loss - values); }
   };
   /// A buffer's next use on its thread's look-ahead.
   struct Plan {
@@ -122,7 +130,6 @@ class AdaptivePredictor final : public Predictor {
   Buffer& buffer_of(const Use& use);
   /// Returns when the use was predicted.
   Time judge(Buffer& buffer, const Use& use);
-  void learn_reuse(Buffer& buffer, const Use& use);
   void arrive(Thread& thread, const Use& use, const EventModel::Event& event);
   void put_next_in_order(Thread& thread);
   static const Newest& newest(Thread& thread);

@@ -22,14 +22,13 @@ float EventModel::probability(const Node& node, unsigned kind) const {
 
 float EventModel::in_another_run(const Node& node) const {
   if (node.assumed) return node.right;  // as it was told
-  const bool history = node.kind == static_cast<unsigned>(ContextKind::history);
-  return node.tested == 0 && history ? kSameProgram : probability(node, node.kind);
+  return node.tested == 0 && node.kind == kHistoryContext ? kSameProgram : probability(node, node.kind);
 }
 
 void EventModel::learn(const Contexts& contexts, const Event& event, Duration after) {
   for (unsigned kind = 0; kind < kContextKinds; ++kind) {
     EventName name = event.name;
-    if (event.is_new && kind == static_cast<unsigned>(ContextKind::sites)) name.buffer = kNewBuffer;
+    if (event.is_new && kind == kSitesContext) name.buffer = kNewBuffer;
     Node& node = nodes_.insert(contexts[kind]);
     node.kind = static_cast<std::uint8_t>(kind);
     if (node.delay.known()) {

@@ -1,4 +1,4 @@
-// Prediction of when each buffer is used next, from the stream of uses.
+// Prediction of when each buffer is used next, from the stream of uses; and the options that choose it.
 // A predictor belongs to the helper (or the simulator): one thread, outside of hooks and of the critical
 // path. Its memory is bounded; forgetting costs only learning.
 #pragma once
@@ -11,9 +11,17 @@
 #include "base/call_kind.h"
 #include "base/clock.h"
 #include "base/error.h"
+#include "base/options.h"
 #include "base/range.h"
 
 namespace pinion {
+
+/// Returns the value of that number, which may be the highest so far.
+template <class T>
+T& grown(std::vector<T>& values, std::size_t number) {
+  if (number >= values.size()) values.resize(number + 1);
+  return values[number];
+}
 
 using BufferId = std::uint32_t;  ///< the helper's number for a buffer; reused after forget()
 
@@ -93,5 +101,16 @@ class Predictor {
 /// `shortest`: the paper's; `periodicity`: Freitag et al.'s; `adaptive`: ours. Null for an unknown name (the
 /// option table has checked it). `window`: of `shortest`; `period_window`: of `periodicity`.
 std::unique_ptr<Predictor> make_predictor(const std::string& name, unsigned window, unsigned period_window);
+
+/// The options of prediction. Filled before threads start, then only read.
+struct PredictOptions {
+  std::string predictor = "adaptive";
+  std::uint64_t window = 2;
+  /// The best of the powers of two on NAS benchmarks (helper-threads.md).
+  std::uint64_t period_window = 4;
+  std::string profile;
+};
+
+OptionTable<PredictOptions> predict_options();
 
 }  // namespace pinion

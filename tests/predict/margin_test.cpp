@@ -1,9 +1,9 @@
 // The margin before a predicted use, worked out by hand.
-#include "predict/margin.h"
-
 #include <gtest/gtest.h>
 
 #include <vector>
+
+#include "predict/adaptive.h"
 
 namespace pinion {
 namespace {

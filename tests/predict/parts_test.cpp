@@ -4,11 +4,7 @@
 #include <deque>
 #include <random>
 
-#include "predict/context_table.h"
 #include "predict/event_model.h"
-#include "predict/interval.h"
-#include "predict/look_ahead.h"
-#include "predict/recent_values.h"
 
 namespace pinion {
 namespace {

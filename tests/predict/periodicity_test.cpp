@@ -1,7 +1,7 @@
 // The periodicity baseline: d(m) over a full window, predictions one full reuse ahead.
-#include "predict/periodicity.h"
-
 #include <gtest/gtest.h>
+
+#include "predict/paper_predictors.h"
 
 namespace pinion {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "fixture.h"
-#include "predict/shortest.h"
+#include "predict/paper_predictors.h"
 
 namespace pinion::helper_test {
 namespace {

@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-#include "predict/shortest.h"
+#include "predict/paper_predictors.h"
 #include "registry/blocking.h"
 #include "retention/helper_retention.h"
 #include "support/virtual_helper.h"

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "fixture.h"
-#include "predict/shortest.h"
+#include "predict/paper_predictors.h"
 
 namespace pinion::helper_test {
 namespace {
