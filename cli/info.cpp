@@ -16,7 +16,7 @@
 #include "device/model/cost_model.h"
 #include "device/node_devices.h"
 #include "engine/engine_options.h"
-#include "retention/traits.h"
+#include "retention/retention_options.h"
 
 namespace pinion::cli {
 

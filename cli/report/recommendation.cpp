@@ -9,7 +9,7 @@
 #include "cli/report/report_tables.h"
 #include "cli/text.h"
 #include "cli/typed.h"
-#include "retention/minimum_gain.h"
+#include "retention/costs.h"
 
 namespace pinion::cli {
 

@@ -10,7 +10,7 @@
 #include "device/kernel/memlock.h"
 #include "device/node_devices.h"
 #include "engine/acts.h"
-#include "retention/traits.h"
+#include "retention/retention_options.h"
 
 namespace pinion::cli {
 

@@ -9,7 +9,7 @@
 #include "cli/command.h"
 #include "cli/report/report_json.h"
 #include "engine/engine_options.h"
-#include "retention/traits.h"
+#include "retention/retention_options.h"
 #include "simulate/simulation.h"
 
 namespace pinion::cli {

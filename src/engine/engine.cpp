@@ -15,7 +15,7 @@
 #include "engine/acts.h"
 #include "monitor/memory_events.h"
 #include "monitor/sandbox.h"
-#include "retention/traits.h"
+#include "retention/retention_options.h"
 
 namespace pinion {
 

@@ -13,7 +13,7 @@
 #include "engine/segment_preparation.h"
 #include "placement/arena_figures.h"
 #include "predict/predictor.h"
-#include "retention/make.h"
+#include "retention/retention.h"
 
 namespace pinion {
 

@@ -19,7 +19,7 @@
 #include "engine/own_registrations.h"
 #include "engine/peer_holds.h"
 #include "engine/registry_source.h"
-#include "retention/traits.h"
+#include "retention/retention_options.h"
 
 namespace pinion {
 

@@ -19,7 +19,7 @@
 #include "monitor/memory_sink.h"
 #include "monitor/monitor.h"
 #include "monitor/monitor_options.h"
-#include "retention/look_schedule.h"
+#include "retention/desk.h"
 
 namespace pinion {
 

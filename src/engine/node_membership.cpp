@@ -5,7 +5,7 @@
 #include "base/process.h"
 #include "base/size_text.h"
 #include "base/warning.h"
-#include "retention/traits.h"
+#include "retention/retention_options.h"
 
 namespace pinion {
 

@@ -2,7 +2,7 @@
 // its own. All that an application thread does in between hit and miss.
 //
 // A use leaves a record, by which retention learns and which the log keeps. A hit leaves none where nobody
-// needs it: the domain's HitTrail says so, or its region is settled (retention/settled_regions.h); nor where
+// needs it: the domain's HitTrail says so, or its region is settled (retention/buffers.h); nor where
 // the thread's ring is full, which would refuse it. Then no time is taken and no call site is looked up.
 //
 // Owns the parameters of hits. Any thread, outside of hooks.

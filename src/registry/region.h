@@ -43,7 +43,7 @@ struct alignas(64) Region {
   std::atomic<bool> memory_changed{false};  ///< why it is doomed: set by hooks, before that
   Sharing shared;
   /// The helper decides nothing about the region before it has rested: uses leave a count alone
-  /// (retention/settled_regions.h).
+  /// (retention/buffers.h).
   std::atomic<bool> settled{false};
   /// Serves requests within it too, not just for all of it (DeviceCapabilities::hides_from_children).
   std::atomic<bool> serves_parts{true};

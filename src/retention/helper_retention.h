@@ -1,15 +1,14 @@
 // Retention `helper`: the helper-thread scheme of Li et al. (CF'11), sections 3.2 and 4, as steps.
 //
-// Decides, over its parts: the buffers (buffer_table.h), their next uses (forecast.h), what these cost and
-// what the time budget allows (ledger.h), the registration queue (registration_plan.h), and the buffers that
-// are used too often for decisions (settled_regions.h). Owns these, and the times at which to look at a
-// buffer again. It belongs to one thread (the helper's, or the simulator's); it takes time
+// Decides, over its parts: the buffers with their next uses and costs (buffers.h), and the plans of its work
+// on them (plans.h). Owns these. It belongs to one thread (the helper's, or the simulator's); it takes time
 // only from the `now` it is given and registration only through a Domain. Its caller makes the device calls:
 // next() returns the action, done() takes the result.
 //
 // prediction-and-retention.md says where it goes beyond the paper.
 #pragma once
 
+#include <cmath>
 #include <deque>
 #include <functional>
 #include <memory>
@@ -18,19 +17,44 @@
 
 #include "predict/predictor.h"
 #include "registry/domain.h"
-#include "retention/buffer_table.h"
-#include "retention/collapse_plan.h"
-#include "retention/cost_estimate.h"
-#include "retention/deadlines.h"
-#include "retention/forecast.h"
-#include "retention/ledger.h"
-#include "retention/prediction_score.h"
-#include "retention/registration_plan.h"
+#include "retention/buffers.h"
+#include "retention/costs.h"
+#include "retention/plans.h"
 #include "retention/retention.h"
-#include "retention/settled_regions.h"
-#include "retention/time_budget.h"
+#include "runlog/format.h"
 
 namespace pinion {
+
+/// The score of a domain's predictions: every reuse of a buffer counts, an unpredicted one as wrong.
+struct PredictionScore {
+  std::uint64_t reuses = 0;
+  std::uint64_t within_0_5 = 0, within_5 = 0;  ///< at the last moment it could still act
+  std::uint64_t at_release_within_0_5 = 0, at_release_within_5 = 0;  ///< one full reuse ahead
+  std::uint64_t late = 0;
+
+  /// Counts a reuse at `time` that came so long after the use before; kNever: it was not predicted.
+  void count(Time time, Duration interval, Time at_release, Time at_last) {
+    ++reuses;
+    const double whole = static_cast<double>(interval), most = 0.05 * whole, least = 0.005 * whole;
+    const auto compare = [&](Time predicted, std::uint64_t& almost_right, std::uint64_t& near) {
+      if (predicted == kNever) return;
+      const double error = std::abs(static_cast<double>(predicted - time));
+      almost_right += error <= least;
+      near += error <= most;
+    };
+    compare(at_release, at_release_within_0_5, at_release_within_5);
+    compare(at_last, within_0_5, within_5);
+  }
+  /// Adds to the counters of the process, which are zero or have another domain's counts.
+  void add_to(runlog::Counters& counters) const {
+    counters.reuses += reuses;
+    counters.within_0_5 += within_0_5;
+    counters.within_5 += within_5;
+    counters.at_release_within_0_5 += at_release_within_0_5;
+    counters.at_release_within_5 += at_release_within_5;
+    counters.late += late;
+  }
+};
 
 class HelperRetention final : public Retention {
  public:
@@ -40,7 +64,7 @@ class HelperRetention final : public Retention {
     TimeBudget* budget = nullptr;
     /// A region goes only where memory has been short, or after a rest of kLongRest.
     bool keeps_until_short = false;
-    CollapsePlan::Settings collapse = {};
+    CollapseSettings collapse = {};
     /// Returns the name of a call site in predictions, which outlives the run; empty: its number.
     std::function<std::uint64_t(std::uint64_t)> site_name;
   };

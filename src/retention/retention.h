@@ -1,6 +1,6 @@
 // Retention: when registered memory is kept and when it is let go. One object for each domain, of one class
-// for each strategy; make.h makes it from the options, and the engine and the simulator run the same objects.
-// To add a strategy: a class here, its row in traits.h and its case in make.cpp.
+// for each strategy; make_retention() makes it from the options, and the engine and the simulator run the
+// same objects. To add a strategy: a class and its case in retention.cpp, and its row in retention_options.h.
 //
 // A retention decides and claims; its caller makes the device calls. It takes time only from the `now` that
 // it is given, and registration only through its Domain.
@@ -10,13 +10,19 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "base/access.h"
 #include "base/clock.h"
 #include "base/range.h"
 #include "predict/predictor.h"
+#include "registry/domain.h"
 #include "registry/region.h"
+#include "retention/costs.h"
+#include "retention/retention_options.h"
 #include "runlog/format.h"
 
 namespace pinion {
@@ -95,7 +101,7 @@ class Retention {
   virtual void stop_acting() {}
   /// Acts again, on all that is idle by now.
   virtual void act_again() {}
-  /// Whether all that is registered stays, as there is too little to gain (minimum_gain.h).
+  /// Whether all that is registered stays, as there is too little to gain (MinimumGain).
   virtual void keep_all(bool /*all*/) {}
   /// The next action. One at a time: done() comes before the next call, except for sleep.
   virtual Action next(Time /*now*/) { return {}; }
@@ -126,5 +132,26 @@ class Retention {
   /// For a later run to begin with; empty: nothing was learnt.
   virtual std::string profile() const { return {}; }
 };
+
+/// Whether and how idle buffers are turned into hugepages (plans.h).
+struct CollapseSettings {
+  /// A transparent hugepage has so many bytes; 0: nothing is ever collapsed.
+  std::size_t unit = 0;
+  /// A region has one size of pages, so that a single ordinary page makes it dear.
+  bool whole_regions = false;
+};
+
+struct RetentionSettings {
+  RetentionKind kind = RetentionKind::helper;
+  std::uint64_t lru_bytes = 64 << 20;
+  CollapseSettings collapse = {};
+  /// The name of a call site in predictions, which outlives the run; empty: its number.
+  std::function<std::uint64_t(std::uint64_t)> site_name = {};
+};
+
+/// `predictor` is for kinds that predict (retention_options.h). All references outlive the retention.
+std::unique_ptr<Retention> make_retention(RetentionSettings settings, Domain& domain,
+                                          std::unique_ptr<Predictor> predictor, CostEstimates& costs,
+                                          TimeBudget& budget);
 
 }  // namespace pinion

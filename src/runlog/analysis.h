@@ -61,7 +61,7 @@ struct Prediction {
   double at_release_within_0_5 = 0, at_release_within_5 = 0;
 };
 
-/// The time budget of retention helper (retention/time_budget.h), in seconds.
+/// The time budget of retention helper (retention/costs.h), in seconds.
 struct TimeBudgetUse {
   double allowed = 0;  ///< nothing where nothing is bounded
   double on_threads = 0, by_helper = 0;
@@ -76,7 +76,7 @@ struct BeyondLimits {
   double seconds = 0;
 };
 
-/// Registered memory that went because the node was short of memory (retention/pressure_release.h).
+/// Registered memory that went because the node was short of memory (retention/shortage.h).
 struct PressureReleases {
   std::uint64_t bytes = 0;  ///< in all
   std::uint64_t times = 0;  ///< shortages in which something went

@@ -252,7 +252,7 @@ struct Counters {
   std::uint64_t budget_ns;
   std::int64_t budget_on_threads_ns;
   std::uint64_t budget_refused;
-  // The helper's work while no core was idle, in time of the run (retention/time_budget.h).
+  // The helper's work while no core was idle, in time of the run (retention/costs.h).
   std::uint64_t helper_bound_ns;  ///< its own bound, which versions before had; otherwise 0
   std::uint64_t helper_charged_ns;
   std::uint64_t kernel_pinned_peak_bytes;  ///< VmPin + VmLck beyond those at the start, by samples

@@ -5,8 +5,8 @@
 
 #include "base/coverage.h"
 #include "device/model/cost_model.h"
+#include "retention/costs.h"
 #include "retention/record.h"
-#include "retention/time_budget.h"
 #include "simulate/events.h"
 #include "simulate/observer.h"
 #include "simulate/oracle_bound.h"

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-#include "retention/make.h"
+#include "retention/retention.h"
 
 namespace pinion::simulate {
 

@@ -16,7 +16,7 @@
 #include "registry/budget.h"
 #include "registry/domain.h"
 #include "retention/desk.h"
-#include "retention/kept_domain.h"
+#include "retention/shortage.h"
 #include "simulate/observer.h"
 #include "simulate/operation.h"
 #include "simulate/process_settings.h"

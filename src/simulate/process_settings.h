@@ -8,9 +8,8 @@
 #include "device/device.h"
 #include "device/model/cost_model.h"
 #include "node/node_share.h"
-#include "retention/minimum_gain.h"
+#include "retention/costs.h"
 #include "retention/retention_options.h"
-#include "retention/time_budget.h"
 #include "simulate/transparent_hugepages.h"
 
 namespace pinion::simulate {

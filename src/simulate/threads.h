@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "retention/record.h"
-#include "retention/traits.h"
+#include "retention/retention_options.h"
 #include "simulate/calls.h"
 #include "simulate/comparison.h"
 #include "simulate/domains.h"

@@ -1,7 +1,7 @@
 // The table of buffers: by pages, by range, and its size.
-#include "retention/buffer_table.h"
-
 #include <gtest/gtest.h>
+
+#include "retention/buffers.h"
 
 namespace pinion {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "registry/blocking.h"
 #include "retention/desk.h"
-#include "retention/make.h"
+#include "retention/retention.h"
 #include "support/registry_fixture.h"
 
 namespace pinion {

@@ -1,7 +1,7 @@
 // The times at which the sleeping helper looks at its rings, worked out by hand.
-#include "retention/look_schedule.h"
-
 #include <gtest/gtest.h>
+
+#include "retention/desk.h"
 
 namespace pinion {
 namespace {

@@ -1,9 +1,8 @@
-#include "retention/minimum_gain.h"
-
 #include <gtest/gtest.h>
 
 #include <string>
 
+#include "retention/costs.h"
 #include "simulate/pattern.h"
 #include "simulate/simulation.h"
 

@@ -1,10 +1,9 @@
 // What goes while memory is short, and what the desk does meanwhile.
-#include "retention/pressure_release.h"
-
 #include <gtest/gtest.h>
 
 #include "retention/desk.h"
-#include "retention/make.h"
+#include "retention/retention.h"
+#include "retention/shortage.h"
 #include "support/registry_fixture.h"
 
 namespace pinion {

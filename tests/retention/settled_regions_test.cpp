@@ -1,7 +1,5 @@
 // Settled regions, whose hits leave a count alone: every use is counted once, the figures of a log stay those
 // of a log that has each use, and a region at rest is settled no more.
-#include "retention/settled_regions.h"
-
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -10,8 +8,8 @@
 #include <vector>
 
 #include "engine/engine.h"
-#include "retention/minimum_gain.h"
-#include "retention/time_budget.h"
+#include "retention/buffers.h"
+#include "retention/costs.h"
 #include "runlog/analysis.h"
 #include "runlog/reader.h"
 #include "simulate/process.h"

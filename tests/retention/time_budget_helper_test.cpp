@@ -2,7 +2,7 @@
 // programs.
 #include <gtest/gtest.h>
 
-#include "retention/time_budget.h"
+#include "retention/costs.h"
 #include "support/virtual_helper.h"
 
 namespace pinion {

@@ -1,13 +1,12 @@
 // The time budget: the ledger by itself, and the bound that it promises on programs made to break it.
-#include "retention/time_budget.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <random>
 
-#include "retention/kept_domain.h"
-#include "retention/ledger.h"
+#include "retention/buffers.h"
+#include "retention/costs.h"
+#include "retention/shortage.h"
 #include "support/virtual_helper.h"
 
 namespace pinion {

@@ -6,7 +6,7 @@
 
 #include <deque>
 
-#include "retention/look_schedule.h"
+#include "retention/desk.h"
 #include "simulate/levels.h"
 #include "simulate/program.h"
 #include "simulate/random.h"

@@ -2,8 +2,6 @@
 // over random programs that are made to lose time. Spending exceeds it by the work under way at most: one
 // registration of the largest region, and a look of the helper. PINION_TEST_SCALE multiplies the random
 // programs, of which sanitizers run a fifth.
-#include "retention/time_budget.h"
-
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -12,6 +10,7 @@
 #include <string>
 #include <tuple>
 
+#include "retention/costs.h"
 #include "simulate/pattern.h"
 #include "simulate/random.h"
 #include "simulate/simulation.h"

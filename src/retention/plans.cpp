@@ -1,4 +1,4 @@
-#include "retention/collapse_plan.h"
+#include "retention/plans.h"
 
 #include <utility>
 

@@ -1,4 +1,4 @@
-#include "retention/time_budget.h"
+#include "retention/costs.h"
 
 #include <bit>
 #include <cmath>
