@@ -352,7 +352,7 @@ const Margin& AdaptivePredictor::margin_of(const Buffer& buffer, Duration worth)
   std::array<float, kEnoughErrors> of_others, mixed;
   std::span<const float> errors = buffer.errors.sorted();
   const std::size_t n = errors.size();
-  if (n < kEnoughErrors && !shares_.empty() && buffer.reuse_at != kNever) {
+  if (n < kEnoughErrors && shares_.size() > 0 && buffer.reuse_at != kNever) {
     const auto shares = shares_.sorted();
     const auto interval = static_cast<float>(buffer.reuse_at - buffer.last);
     const std::size_t borrowed = std::min(kEnoughErrors - n, shares.size());  // each once

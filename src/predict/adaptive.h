@@ -159,7 +159,7 @@ class AdaptivePredictor final : public Predictor {
   std::vector<Buffer> buffers_;
   std::unordered_map<std::uint64_t, BufferId> by_key_;
   Losses loss_;              ///< of all buffers: a new one's
-  LatestValues<64> shares_;  ///< errors of all buffers, as shares of the intervals
+  RecentValues<64> shares_;  ///< errors of all buffers, as shares of the intervals
   bool profiled_ = false;    ///< so even a buffer used once may be known
   Duration sooner_ = 0;
   std::vector<BufferId> moved_;

@@ -65,33 +65,6 @@ class RecentValues {
   std::uint32_t count_ = 0;
 };
 
-/// The recent values where values come far more often than they are asked for: sorted on demand.
-template <std::size_t most>
-class LatestValues {
- public:
-  void add(float value) {
-    recent_[next_++ % most] = value;
-    n_ = std::max<std::size_t>(n_, next_);
-    next_ %= most;
-    in_order_ = false;
-  }
-  bool empty() const { return n_ == 0; }
-  std::span<const float> sorted() const {
-    if (!in_order_) {
-      sorted_ = recent_;
-      std::sort(sorted_.begin(), sorted_.begin() + static_cast<std::ptrdiff_t>(n_));
-      in_order_ = true;
-    }
-    return {sorted_.data(), n_};
-  }
-
- private:
-  std::array<float, most> recent_{};
-  std::size_t n_ = 0, next_ = 0;
-  mutable std::array<float, most> sorted_{};
-  mutable bool in_order_ = true;
-};
-
 /// Returns the loss, 0 to 1, of a prediction that was `off` when `interval` passed. Almost right counts much
 /// more than less wrong: where two values alternate, one of them wins over their mean.
 inline float prediction_loss(float off, float interval) {

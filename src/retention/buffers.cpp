@@ -25,20 +25,16 @@ std::pair<BufferId, bool> BufferTable::add(Range pages) {
   const auto [at, is_new] = by_begin_.try_emplace({pages.begin, pages.end}, BufferId{0});
   if (!is_new) return {at->second, false};
   ++changes_;
-  BufferId id;
   if (free_.empty()) {
-    id = static_cast<BufferId>(buffers_.size());
+    free_.push_back(static_cast<BufferId>(buffers_.size()));
     buffers_.emplace_back();
-  } else {
-    id = free_.back();
-    free_.pop_back();
   }
-  at->second = id;
+  const BufferId id = at->second = free_.back();
+  free_.pop_back();
   if (buffers_.size() > found_.size()) {
     found_.clear();
     found_.resize(std::bit_ceil(buffers_.size()));
   }
-  buffers_[id] = Buffer{};
   buffers_[id].live = true;
   buffers_[id].pages = pages;
   all_pages_ += pages.pages();
@@ -95,11 +91,8 @@ std::vector<BufferId> BufferTable::longest_unused(BufferId except) const {
 // ---- costs ----
 
 void Ledger::note_terms() {
-  Terms terms;
-  if (budget_) terms.price = budget_->price(), terms.twice_as_dear = budget_->twice_as_dear();
-  terms.all_pages = buffers_.all_pages();
-  terms.unseen = unseen_;
-  terms.observed = costs_.registration.observed();
+  const Terms terms{budget_.price(), budget_.twice_as_dear(), buffers_.all_pages(), unseen_,
+                    costs_.registration.observed()};
   if (terms == terms_) return;
   terms_ = terms;
   ++terms_number_;
@@ -120,8 +113,7 @@ Duration Ledger::worth(std::size_t pages, std::size_t entries) const {
 
 Duration Ledger::worth_of_work(std::size_t pages, Duration work) const {
   const auto share = static_cast<double>(std::max(buffers_.all_pages(), pages)) / static_cast<double>(pages);
-  const Duration lost = budget_ ? budget_->lost(work) : work;
-  return rounded_time(TimeBudget::kPrice * share * static_cast<double>(lost));
+  return rounded_time(TimeBudget::kPrice * share * static_cast<double>(budget_.lost(work)));
 }
 
 bool Ledger::worth_registering(const Buffer& buffer, const Estimate& next) const {
@@ -131,11 +123,11 @@ bool Ledger::worth_registering(const Buffer& buffer, const Estimate& next) const
 }
 
 bool Ledger::affords(std::size_t pages, std::size_t entries, const Estimate& next, Time now) const {
-  if (!budget_ || !budget_->binds_helper()) return true;
+  if (!budget_.binds_helper()) return true;
   const Duration goes = costs_.deregistration.expected(entries);
   // Such a region stays away.
-  if (next.time == kNever) return budget_->affords(goes, kNever);
-  return budget_->affords(goes + costs_.registration.expected(entries), freed(pages, gone_until(next) - now));
+  if (next.time == kNever) return budget_.affords(goes, kNever);
+  return budget_.affords(goes + costs_.registration.expected(entries), freed(pages, gone_until(next) - now));
 }
 
 double Ledger::freed(std::size_t pages, Duration gone) const {
@@ -153,19 +145,13 @@ Duration Ledger::more_reserved(const RegionRef& ref) const {
 }
 
 std::optional<Duration> Ledger::reserve(const RegionRef& ref) {
-  if (!budget_) return 0;
   const Duration more = more_reserved(ref);
-  if (!budget_->reserve(std::max<Duration>(more, 0))) return std::nullopt;
+  if (!budget_.reserve(std::max<Duration>(more, 0))) return std::nullopt;
   return more;
 }
 
-void Ledger::cancel(Duration receipt) {
-  if (budget_) budget_->give_back(std::max<Duration>(receipt, 0));
-}
-
 void Ledger::gone(const RegionRef& ref, Range pages, Duration receipt) {
-  if (!budget_) return;
-  budget_->give_back(std::max<Duration>(-receipt, 0));
+  cancel(-receipt);
   for (const BufferId id : buffers_.in(pages)) {
     Buffer& buffer = buffers_[id];
     if (!buffer.served_elsewhere(ref)) buffer.reserved = costs_.registration.upper(buffer.entries);
@@ -173,22 +159,17 @@ void Ledger::gone(const RegionRef& ref, Range pages, Duration receipt) {
 }
 
 void Ledger::gone_for_peak(Buffer& buffer) {
-  if (!budget_ || buffer.reserved != 0) return;
+  if (buffer.reserved != 0) return;
   buffer.reserved = costs_.registration.upper(buffer.entries);
-  budget_->reserve_beyond(buffer.reserved);
+  budget_.reserve_beyond(buffer.reserved);
 }
 
-void Ledger::give_back(Buffer& buffer) {
-  PINION_ASSERT(budget_ || buffer.reserved == 0);
-  if (buffer.reserved) budget_->give_back(buffer.reserved);
-  buffer.reserved = 0;
-}
+void Ledger::give_back(Buffer& buffer) { budget_.give_back(std::exchange(buffer.reserved, 0)); }
 
 // ---- next uses ----
 
 Duration Forecast::delayed_before(std::uint16_t thread, Time call, Duration delayed) {
-  if (thread >= threads_.size()) threads_.resize(thread + std::size_t{1});
-  Thread& last = threads_[thread];
+  Thread& last = grown(threads_, thread);
   if (call == last.call) return std::min(delayed, last.delayed);
   last.call = call;
   last.delayed = delayed;
@@ -250,8 +231,7 @@ void SettledRegions::note(Buffer& buffer, const runlog::Event& lease, RegionRef 
   const bool soon = buffer.reused && lease.outcome == runlog::Outcome::hit &&
                     buffer.region.region == region.region && registered(region) &&
                     interval(buffer, lease.begin_ns, *region.region) <= ledger_.away(buffer);
-  if (lease.thread >= soon_.size()) soon_.resize(lease.thread + std::size_t{1});
-  unsigned& in_a_row = soon_[lease.thread];
+  unsigned& in_a_row = grown(soon_, lease.thread);
   in_a_row = soon ? std::min(in_a_row + 1, kRun) : 0;
   const bool settled = may == May::at_once ? registered(region) : may == May::after_a_run && in_a_row == kRun;
   if (settled && !buffer.settled.by_last_use) buffer.settled.since = lease.begin_ns;

@@ -155,9 +155,9 @@ class BufferTable {
   std::size_t forget_beyond_ = kMost;
 };
 
-/// What holding a buffer's region and what a late use cost, and what the time budget allows of it. Reserves
-/// in the budget for the regions that are gone. Owns the terms of these prices; budget, costs and buffers
-/// belong to others.
+/// Prices a buffer's region: what holding it and what a late use cost, and what the time budget allows of it.
+/// Reserves in the budget for the regions that are gone. Owns the terms of these prices; budget, costs and
+/// buffers belong to others.
 class Ledger {
  public:
   // A machine that others begin to use too makes intervals twice as long as any before.
@@ -165,11 +165,9 @@ class Ledger {
 
   /// `budget` may be null: all is allowed. All outlive it.
   Ledger(TimeBudget* budget, const CostEstimates& costs, BufferTable& buffers)
-      : budget_(budget), costs_(costs), buffers_(buffers) {}
+      : budget_(budget ? *budget : unbounded_), costs_(costs), buffers_(buffers) {}
 
-  void advance(Time now) {
-    if (budget_) budget_->advance(now);
-  }
+  TimeBudget& budget() const { return budget_; }
   /// Takes the terms of now for prices.
   void note_terms();
   /// The helper sees the late use of a buffer only now, as it came unawaited.
@@ -185,9 +183,9 @@ class Ledger {
   Duration worth_of_work(std::size_t pages, Duration work) const;
   /// The helper's work for which the budget has time that is not reserved.
   Duration free_for_work() const {
-    if (!budget_ || !budget_->bounded()) return kNever / 4;
-    const auto delay = static_cast<double>(budget_->lost(kSecond)) / kSecond;
-    return static_cast<Duration>(static_cast<double>(budget_->free()) / delay);
+    if (!budget_.bounded()) return kNever / 4;
+    const auto delay = static_cast<double>(budget_.lost(kSecond)) / kSecond;
+    return static_cast<Duration>(static_cast<double>(budget_.free()) / delay);
   }
   /// Returns the worth of the buffer's pages, by the noted terms.
   Duration worth(const Buffer& buffer) const {
@@ -202,9 +200,7 @@ class Ledger {
     return std::max(std::min(kPatience * buffer.longest_interval, worth(buffer)), least_patience());
   }
   /// On a core that it shares, the helper's own work delays the use that it waits for.
-  Duration least_patience() const {
-    return budget_ && !budget_->core_idle() ? 10 * kMillisecond : kMillisecond;
-  }
+  Duration least_patience() const { return budget_.core_idle() ? kMillisecond : 10 * kMillisecond; }
   /// The helper must begin to register a buffer so long before its use.
   Duration lead(std::size_t entries) const {
     return costs_.registration.upper(entries) + costs_.wake.value();
@@ -224,23 +220,20 @@ class Ledger {
 
   // ---- the time budget ----
 
-  /// The budget is used up: regions that are gone come back, and no other goes.
-  bool resting() const { return budget_ && budget_->resting(); }
   /// Returns whether the helper may let the region go until its next use, and have it back.
   bool affords(std::size_t pages, std::size_t entries, const Estimate& next, Time now) const;
   /// Returns whether so many times the worst cost of letting the region go fit, the last one excepted.
   bool fits(const RegionRef& ref, Duration times) const {
-    return !budget_ || budget_->fits((times - 1) * worst_cost(ref));
+    return budget_.fits((times - 1) * worst_cost(ref));
   }
-  /// Returns when so many times that cost will fit; kNever: not as long as things stay as they are, or there
-  /// is no budget.
+  /// Returns when so many times that cost will fit; kNever: not as long as things stay as they are.
   Time enough_at(const RegionRef& ref, Duration times) const {
-    return budget_ ? budget_->enough_at((times - 1) * worst_cost(ref)) : kNever;
+    return budget_.enough_at((times - 1) * worst_cost(ref));
   }
   /// Reserves the worst cost of letting the region go. Returns a receipt for cancel() or gone(), or nothing
   /// if the budget refuses.
   std::optional<Duration> reserve(const RegionRef& ref);
-  void cancel(Duration receipt);
+  void cancel(Duration receipt) { budget_.give_back(std::max<Duration>(receipt, 0)); }
   /// The region, of these pages, is claimed: the next uses of its buffers register them.
   void gone(const RegionRef& ref, Range pages, Duration receipt);
   /// The buffer went for the goal for the peak: its next use registers it, whatever is left.
@@ -267,7 +260,8 @@ class Ledger {
     bool operator==(const Terms&) const = default;
   };
 
-  TimeBudget* const budget_;
+  TimeBudget unbounded_{{.share = TimeBudget::kUnbounded, .core_idle = true}, 0};  ///< where none is given
+  TimeBudget& budget_;
   const CostEstimates& costs_;
   BufferTable& buffers_;
   Terms terms_;
@@ -289,8 +283,6 @@ class Forecast {
   Duration delayed_before(std::uint16_t thread, Time call, Duration delayed);
   /// Learns from a use, whose times are the program's own. Returns times of the run.
   Observed learn(const Use& use);
-  /// Uses learnt so far: predictions change only with it.
-  std::uint64_t learnt() const { return learnt_; }
 
   /// Returns the time of the buffer's earliest predicted use later than `after`.
   Time next_time(BufferId id, Time after) const {

@@ -36,11 +36,9 @@ void TimeBudget::used(Duration cpu, bool only_looked, Time now) {
   advance(now);
   if (only_looked) look_ += (static_cast<double>(more) - look_) / 16;
   if (!settings_.core_idle) set(by_helper_, by_helper_ + static_cast<double>(more) * settings_.delay);
-  if (!binds_helper())
-    resting_ = false;
-  else if (hoped() <= 0)
+  if (binds_helper() && hoped() <= 0)
     resting_ = true;
-  else if (hoped() >= allowed() / kEnough)
+  else if (!binds_helper() || hoped() >= allowed() / kEnough)
     resting_ = false;
 }
 

@@ -1,6 +1,6 @@
-// What the helper's operations take, what the run may lose to them, and from which size on they are worth it:
-// CostEstimates, one a domain; TimeBudget and MinimumGain, one for all domains of a process. The helper's
-// thread (or the simulator's). Durations in ns.
+// The costs of retention: what the helper's operations take, what the run may lose to them, and from which
+// size on they are worth it: CostEstimates, one a domain; TimeBudget and MinimumGain, one for all domains of
+// a process. The helper's thread (or the simulator's). Durations in ns.
 #pragma once
 
 #include <algorithm>
@@ -30,7 +30,6 @@ class LinearFit {
     add(1, a_ns + b_ns, 0.05);
     add(512, 512 * a_ns + b_ns, 0.05);
     solve();
-    excess_ = 1;
   }
 
   void observe(std::size_t entries, Duration took) {
@@ -135,30 +134,18 @@ class RecentLargest {
 /// The helper's wake-up lateness: above nine wake-ups in ten, deaf to a single stall.
 class WakeMargin {
  public:
-  explicit WakeMargin(Duration first) : late_(first), value_(first) {}
-  void observe(Duration late) {
-    late_.observe(std::max<Duration>(0, late));
-    add_up();
-  }
+  explicit WakeMargin(Duration first) : late_(first) {}
+  void observe(Duration late) { late_.observe(std::max<Duration>(0, late)); }
   /// An additional wait of the helper: for its turn on a core that it shares (node/policy.h).
-  void set_turn(Duration turn) {
-    turn_ = turn;
-    add_up();
-  }
+  void set_turn(Duration turn) { turn_ = turn; }
   /// Wake-ups wait for a beat (desk.h).
-  void set_beat(Duration beat) {
-    beat_ = beat;
-    add_up();
-  }
-  Duration value() const { return value_; }
+  void set_beat(Duration beat) { beat_ = beat; }
+  Duration value() const { return std::max(late_.value(), turn_) + beat_; }
 
  private:
-  void add_up() { value_ = std::max(late_.value(), turn_) + beat_; }
-
   RecentLargest<Duration, 3> late_;
   Duration turn_ = 0;
   Duration beat_ = 0;
-  Duration value_;
 };
 
 /// The terms that are "easy to estimate": a fixed price for each comparison and each look into a table.

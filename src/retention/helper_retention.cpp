@@ -48,12 +48,6 @@ HelperRetention::HelperRetention(Domain& domain, Predictor& predictor, CostEstim
       collapse_(settings_.collapse),
       settled_(domain, buffers_, ledger_) {}
 
-HelperRetention::HelperRetention(Domain& domain, std::unique_ptr<Predictor> predictor, CostEstimates& costs,
-                                 Settings settings)
-    : HelperRetention(domain, *predictor, costs, std::move(settings)) {
-  own_predictor_ = std::move(predictor);
-}
-
 // ---- learning ----
 
 bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration delayed) {
@@ -340,8 +334,9 @@ void HelperRetention::listen_on(BufferId id, Time now) {
 
 bool HelperRetention::next_registration(Time now, Action& action) {
   while (plan_.first_due() <= now) {
-    const RegistrationQueue::Item item = plan_.take_first();
+    const RegistrationQueue::Item item = plan_.first();
     const BufferId id = item.buffer;
+    plan_.remove(id);
     const Buffer& buffer = buffers_[id];
     if (registered(buffer.region)) continue;
     // The prediction may have moved to a later time.
@@ -351,7 +346,7 @@ bool HelperRetention::next_registration(Time now, Action& action) {
       continue;
     }
     if (use - buffer.expected.margin > item.asked) {
-      plan_.put_back(item, use - buffer.expected.margin);
+      plan_.insert(id, use - buffer.expected.margin, item.service);
       continue;
     }
     action.kind = Action::Kind::register_ahead;
@@ -372,7 +367,7 @@ HelperRetention::Action HelperRetention::next(Time now) {
     replaced_.clear();
     return action;
   }
-  ledger_.advance(now);
+  ledger_.budget().advance(now);
   while (!overs_.empty() && overs_.first().time <= now) listen_on(overs_.first().buffer, now);
 
   // Registrations wait as long as the first item of the queue may.
@@ -415,7 +410,7 @@ bool HelperRetention::awaits_first_use(BufferId id, Time now) {
 
 Time HelperRetention::next_deadline() const {
   Time wake = plan_.first_due();
-  if (ledger_.resting()) return wake;
+  if (ledger_.budget().resting()) return wake;
   if (!overs_.empty()) wake = std::min(wake, overs_.first().time);
   if (!looks_.empty()) wake = std::min(wake, looks_.first().time);
   return wake;

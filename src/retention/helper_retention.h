@@ -67,13 +67,11 @@ class HelperRetention final : public Retention {
     CollapseSettings collapse = {};
     /// Returns the name of a call site in predictions, which outlives the run; empty: its number.
     std::function<std::uint64_t(std::uint64_t)> site_name;
+    std::shared_ptr<Predictor> own_predictor = {};  ///< kept with the retention; null where it is another's
   };
 
   /// `costs` is fed by done(), and by the caller with the device calls of other threads.
   HelperRetention(Domain& domain, Predictor& predictor, CostEstimates& costs, Settings settings);
-  /// Owns its predictor.
-  HelperRetention(Domain& domain, std::unique_ptr<Predictor> predictor, CostEstimates& costs,
-                  Settings settings);
 
   /// An item of the deregistration queue. next() returns the action that follows. Its waits must have been
   /// charged to the time budget before.
@@ -108,7 +106,7 @@ class HelperRetention final : public Retention {
   std::string profile() const override { return predictor_.profile(); }
 
   const PredictionScore& score() const { return score_; }
-  const RegistrationQueue& queue() const { return plan_.queue(); }
+  const RegistrationQueue& queue() const { return plan_; }
   std::size_t buffers() const { return buffers_.size(); }
 
  private:
@@ -147,7 +145,6 @@ class HelperRetention final : public Retention {
   void listen_on(BufferId id, Time now);
 
   Domain& domain_;
-  std::unique_ptr<Predictor> own_predictor_;  ///< null where it is another's
   Predictor& predictor_;
   Settings settings_;
   CostEstimates& costs_;

@@ -1,5 +1,5 @@
-// When retention `helper` has work to do on its buffers: looks, registrations ahead and collapses.
-// HelperRetention owns these plans; costs and buffers belong to others. One thread, retention's.
+// The plans of retention `helper`, when it has work to do on its buffers: looks, registrations ahead and
+// collapses. HelperRetention owns these plans; costs and buffers belong to others. One thread, retention's.
 #pragma once
 
 #include <algorithm>
@@ -37,13 +37,12 @@ class Deadlines {
   }
   /// Sets the buffer's time; kNever removes it.
   void set(BufferId buffer, Time time) {
-    std::size_t at = buffer < places_.size() ? places_[buffer] : kNowhere;
+    std::size_t at = grown(places_, buffer, kNowhere);
     if (time == kNever) {
       if (at != kNowhere) remove(at);
       return;
     }
     if (at == kNowhere) {
-      if (buffer >= places_.size()) places_.resize(buffer + std::size_t{1}, kNowhere);
       at = heap_.size();
       heap_.emplace_back();
     }
@@ -104,10 +103,8 @@ class RegistrationQueue {
     const Time asked = deadline + advanced_;
     deadline = asked;
     std::size_t at = place(deadline);
-    while (at < items_.size() && items_[at].deadline <= deadline) ++at;
     items_.insert(items_.begin() + static_cast<std::ptrdiff_t>(at), {deadline, asked, buffer, service});
-    if (buffer >= deadlines_.size()) deadlines_.resize(buffer + std::size_t{1}, kNever);
-    deadlines_[buffer] = deadline;
+    grown(deadlines_, buffer, kNever) = deadline;
     for (; at > first_; --at) {
       const Time latest = items_[at].deadline - items_[at].service;
       Item& before = items_[at - 1];
@@ -134,7 +131,6 @@ class RegistrationQueue {
   Time room(Time deadline, Duration service) const {
     deadline += advanced_;
     std::size_t at = place(deadline);
-    while (at < items_.size() && items_[at].deadline <= deadline) ++at;
     Time start = deadline - service;
     for (; at > first_ && items_[at - 1].deadline > start; --at) start -= items_[at - 1].service;
     return start + service - advanced_;
@@ -168,13 +164,15 @@ class RegistrationQueue {
     }
     return at;
   }
-  /// Makes `deadline` so early that the item after it keeps its time, and returns its place.
+  /// Makes `deadline` so early that the item after it keeps its time, and returns its place, behind those of
+  /// its own time.
   std::size_t place(Time& deadline) const {
     std::size_t at = not_before(deadline);
     while (at < items_.size() && deadline > items_[at].deadline - items_[at].service) {
       deadline = items_[at].deadline - items_[at].service;
       while (at > first_ && items_[at - 1].deadline >= deadline) --at;
     }
+    while (at < items_.size() && items_[at].deadline <= deadline) ++at;
     return at;
   }
 
@@ -186,16 +184,13 @@ class RegistrationQueue {
 
 /// The registration queue with the conditions of sections 3.2 and 4 on its times: when its first item has to
 /// be served, and whether a region may go at all.
-class RegistrationPlan {
+class RegistrationPlan : public RegistrationQueue {
  public:
   RegistrationPlan(const CostEstimates& costs, const BufferTable& buffers)
       : costs_(costs), buffers_(buffers) {}
 
-  const RegistrationQueue& queue() const { return queue_; }
-  void insert(BufferId id, Time deadline) { queue_.insert(id, deadline, service_time(buffers_[id].entries)); }
-  void remove(BufferId id) { queue_.remove(id); }
-  /// All uses are predicted so much sooner.
-  void advance(Duration sooner) { queue_.advance(sooner); }
+  using RegistrationQueue::insert;
+  void insert(BufferId id, Time deadline) { insert(id, deadline, service_time(buffers_[id].entries)); }
   /// A used buffer has so many translation entries: an item of the deregistration queue is like the recent
   /// ones.
   void observe(std::size_t entries) { item_entries_.observe(entries); }
@@ -203,29 +198,19 @@ class RegistrationPlan {
   /// Returns the earliest time at which the registration condition calls for the first item; kNever: the
   /// queue is empty.
   Time first_due() const {
-    if (queue_.empty()) return kNever;
-    const RegistrationQueue::Item item = queue_.first();
+    if (empty()) return kNever;
+    const Item item = first();
     return item.deadline - service_time(buffers_[item.buffer].entries) - costs_.wake.value();
   }
   /// Returns until when the helper may do other work, if the items that are late then may cost so much;
   /// kNever: there are no more.
   Time free_until(Duration late) const {
     Time until = kNever;
-    queue_.for_each([&](const RegistrationQueue::Item& item) {
+    for_each([&](const Item& item) {
       late -= item.service;
       if (until == kNever && late < 0) until = item.deadline - item.service - costs_.wake.value();
     });
     return until;
-  }
-  /// Takes the first item.
-  RegistrationQueue::Item take_first() {
-    const RegistrationQueue::Item item = queue_.first();
-    queue_.remove(item.buffer);
-    return item;
-  }
-  /// Puts it back, for a later time.
-  void put_back(const RegistrationQueue::Item& item, Time deadline) {
-    queue_.insert(item.buffer, deadline, item.service);
   }
   /// The deregistration condition for a region of so many translation entries whose earliest deadline is
   /// `deadline`.
@@ -233,11 +218,11 @@ class RegistrationPlan {
     if (deadline == kNever) return true;  // used for the first time, or expected to stay away
     const Duration t_p = costs_.deregistration.upper(entries) + compares() /* insert */ +
                          costs_.registration.upper(entries) + compares() /* update */ + costs_.wake.value();
-    return now + t_p <= queue_.room(deadline, service_time(entries));
+    return now + t_p <= room(deadline, service_time(entries));
   }
 
  private:
-  Duration compares() const { return static_cast<Duration>(queue_.size() + 1) * costs_.queue.compare; }
+  Duration compares() const { return static_cast<Duration>(size() + 1) * costs_.queue.compare; }
   /// The terms of the registration condition: one item of each queue.
   Duration service_time(std::size_t entries) const {
     return costs_.queue.hash + compares() /* cache */ + costs_.deregistration.upper(item_entries_.value()) +
@@ -246,7 +231,6 @@ class RegistrationPlan {
 
   const CostEstimates& costs_;
   const BufferTable& buffers_;
-  RegistrationQueue queue_;
   RecentLargest<std::size_t, 1> item_entries_{1};
 };
 

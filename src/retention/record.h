@@ -57,7 +57,6 @@ struct Record {
 
   /// DeviceCall::page_bytes of a device call.
   std::size_t page_bytes() const { return region_line; }
-  void set_page_bytes(std::size_t bytes) { region_line = bytes; }
 
   /// The region that served the transfer.
   RegionRef region() const {
@@ -106,7 +105,7 @@ inline Record record_of(const DeviceCall& call, const Record& transfer) {
   record.bytes = call.pages.bytes();
   record.kind = call.registration ? runlog::EventKind::registration : runlog::EventKind::deregistration;
   record.flags = call.error ? runlog::kFailed : std::uint8_t{0};
-  record.set_page_bytes(call.page_bytes);
+  record.region_line = call.page_bytes;
   record.set_entries(call.entries);
   record.set_preempted(call.preempted);
   return record;

@@ -82,13 +82,15 @@ std::unique_ptr<Retention> make_retention(RetentionSettings settings, Domain& do
     case RetentionKind::helper:
       break;
   }
+  Predictor& predicts = *predictor;
   return std::make_unique<HelperRetention>(
-      domain, std::move(predictor), costs,
+      domain, predicts, costs,
       HelperRetention::Settings{.act = traits_of(settings.kind).acts,
                                 .budget = &budget,
                                 .keeps_until_short = domain.device().capabilities().cheap_to_keep,
                                 .collapse = settings.collapse,
-                                .site_name = std::move(settings.site_name)});
+                                .site_name = std::move(settings.site_name),
+                                .own_predictor = std::move(predictor)});
 }
 
 OptionTable<RetentionOptions> retention_options() {

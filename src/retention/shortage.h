@@ -1,4 +1,4 @@
-// What happens where room or memory is short: swaps under a limit, the credit for work done in place of
+// The answers to a lack of room or memory: swaps under a limit, the credit for work done in place of
 // threads, and what goes while the node is short of memory. Works on the domains as the desk keeps them
 // (KeptDomain). The desk owns it; the helper's thread, or the simulator's.
 #pragma once
@@ -97,7 +97,7 @@ class Swap {
   std::uint64_t makes_room_ = 0;
 };
 
-/// What goes while memory is short on the node: idle regions, the one whose next use is farthest first, until
+/// Lets idle regions go while memory is short on the node, the one whose next use is farthest first, until
 /// the shortage ends. They come back at their next use, as nothing is registered ahead meanwhile. A region
 /// counts as idle that no lease has held for a tenth of a second, so that a buffer in use does not go between
 /// two uses.
