@@ -37,23 +37,30 @@ struct RetentionTraits {
   bool predicts = false;            ///< uses a predictor
 };
 
-/// By kind.
-inline constexpr RetentionTraits kRetentionTraits[] = {
-    {.text = "registers nothing; records and predicts, for a report of what each strategy would hold",
-     .registers = false,
-     .predicts = true},
-    {.text = "registers before each transfer and deregisters after it",
-     .decides_on_threads = true,
-     .keeps_idle = false},
-    {.text = "registers at first use and keeps until the memory goes away or the limit is met"},
-    {.text = "keeps the most recently used regions, up to lru-size bytes", .decides_on_threads = true},
-    {.text = "a helper thread predicts each region's next use, lets it go in between, and registers it just "
-             "in time",
-     .acts = true,
-     .predicts = true},
-};
-constexpr const RetentionTraits& traits_of(RetentionKind kind) {
-  return kRetentionTraits[static_cast<unsigned>(kind)];
+constexpr RetentionTraits traits_of(RetentionKind kind) {
+  switch (kind) {
+    case RetentionKind::observe:
+      return {
+          .text = "registers nothing; records and predicts, for a report of what each strategy would hold",
+          .registers = false,
+          .predicts = true};
+    case RetentionKind::on_demand:
+      return {.text = "registers before each transfer and deregisters after it",
+              .decides_on_threads = true,
+              .keeps_idle = false};
+    case RetentionKind::leave_pinned:
+      return {.text = "registers at first use and keeps until the memory goes away or the limit is met"};
+    case RetentionKind::lru:
+      return {.text = "keeps the most recently used regions, up to lru-size bytes",
+              .decides_on_threads = true};
+    case RetentionKind::helper:
+      break;
+  }
+  return {.text =
+              "a helper thread predicts each region's next use, lets it go in between, and registers it "
+              "just in time",
+          .acts = true,
+          .predicts = true};
 }
 
 }  // namespace pinion

@@ -148,7 +148,8 @@ TEST_P(PatternTest, TheMeanFallsWithTheBudgetAndBelowThatOfShortest) {
         settings.seed = seed;
         ASSERT_FALSE(NoiseModel::parse(noise, settings.noise));
         const double mean = mean_of(simulate(of, settings));
-        EXPECT_LE(mean, before + 0.003) << noise << ", budget " << share << ", seed " << seed;
+        // Within a bound the goal for the peak lets some go early.
+        EXPECT_LE(mean, before + 0.005) << noise << ", budget " << share << ", seed " << seed;
         before = mean;
         settings.predictor = "shortest";
         const Result shortest = simulate(of, settings);
