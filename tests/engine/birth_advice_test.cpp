@@ -116,7 +116,7 @@ TEST_F(BirthAdviceTest, ItHasNoTailWhereAddressesAreFew) {
   rlimit before{};
   ASSERT_EQ(::getrlimit(RLIMIT_DATA, &before), 0);
   rlimit limited = before;
-  limited.rlim_cur = std::size_t{1} << 40;
+  limited.rlim_cur = std::min<rlim_t>(before.rlim_max, RLIM_INFINITY - 1);
   ASSERT_EQ(::setrlimit(RLIMIT_DATA, &limited), 0);
   births_.begin(advice_unit(), "test", directory_.path());
   EXPECT_EQ(::setrlimit(RLIMIT_DATA, &before), 0);
