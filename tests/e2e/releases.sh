@@ -16,7 +16,7 @@ done
 # A retired option is a warning.
 PINION_CONFIG=$kept/settings "$pinion" info options --all >"$work/out" 2>"$work/err" || fail "settings: $(cat "$work/err")"
 grep -v 'has no effect any more' "$work/err" && fail "settings: $(cat "$work/err")"
-[ "$(grep -c "$kept/settings" "$work/out")" -ge 33 ] || fail "fewer settings come from the file"
+[ "$(grep -c "$kept/settings" "$work/out")" -ge 32 ] || fail "fewer settings come from the file"
 
 gzip -dc "$kept/run.plog.gz" >"$work/run.plog"
 report=$("$pinion" report --json "$work/run.plog") || fail "the log"
