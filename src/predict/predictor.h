@@ -18,7 +18,12 @@ namespace pinion {
 
 /// Returns the value of that number, which may be the highest so far: then those up to it are new.
 template <class T>
-T& grown(std::vector<T>& values, std::size_t number, const T& fresh = {}) {
+T& grown(std::vector<T>& values, std::size_t number) {
+  if (number >= values.size()) values.resize(number + 1);
+  return values[number];
+}
+template <class T>
+T& grown(std::vector<T>& values, std::size_t number, const T& fresh) {
   if (number >= values.size()) values.resize(number + 1, fresh);
   return values[number];
 }
