@@ -1,7 +1,6 @@
 #include "engine/birth_advice.h"
 
 #include <sys/mman.h>
-#include <sys/resource.h>
 #include <sys/syscall.h>
 
 #include <algorithm>
@@ -27,16 +26,6 @@ std::uint64_t troubles() {
   return count;
 }
 
-/// Whether some more that is mapped leaves the program no less. By strict overcommit it would.
-bool spares_address_space() {
-  for (const auto resource : {RLIMIT_AS, RLIMIT_DATA}) {
-    rlimit limit{};
-    if (::getrlimit(resource, &limit) != 0 || limit.rlim_cur != RLIM_INFINITY) return false;
-  }
-  constexpr std::size_t kStrict = 2;
-  return kernel_number("/proc/sys/vm/overcommit_memory", kStrict) != kStrict;
-}
-
 }  // namespace
 
 void BirthAdvice::begin(std::size_t unit, const std::string& command, const std::string& directory) {
@@ -49,7 +38,7 @@ void BirthAdvice::begin(std::size_t unit, const std::string& command, const std:
   }
   stopped_ = false, wholly_ = false, advised_bytes_ = 0, in_vain_ = 0;
   if (unit == 0) return;
-  may_have_tails_ = spares_address_space();
+  may_have_tails_ = !has_address_limit() && !charges_untouched_memory();
   earlier_.emplace(command, directory);
   for (const auto& [bytes, at_once, wholly] : earlier_->sizes()) {
     if (wholly) wholly_ = true;

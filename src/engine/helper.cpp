@@ -69,11 +69,12 @@ void Helper::equip(DomainSlot& slot) {
   slot.kept.untimed_hits = lease_path_.trail_of_hits(slot.kept) == HitTrail::none;
   const DeviceCapabilities& device = slot.device->capabilities();
   slot.kept.gains_by_hugepages = !slot.kept.observed && may_make_hugepages(options_, device);
+  slot.kept.gains_wholly = slot.kept.gains_by_hugepages && device.page_sizes != 0;
   const RetentionKind kind = slot.kept.observed ? RetentionKind::observe : options_.retention;
   RetentionSettings settings{.kind = kind,
                              .lru_bytes = options_.lru_size,
                              .collapse = {.unit = slot.kept.gains_by_hugepages ? collapse_unit() : 0,
-                                          .whole_regions = device.page_sizes != 0}};
+                                          .whole_regions = slot.kept.gains_wholly}};
   std::unique_ptr<Predictor> predictor;
   if (traits_of(kind).predicts) {
     predictor = make_predictor(options_.predictor, static_cast<unsigned>(options_.window),

@@ -55,9 +55,8 @@ void RecordDrain::take(const TakenRecord& taken) {
   const bool registered =
       record.kind == runlog::EventKind::registration && (record.flags & runlog::kFailed) == 0;
   if (registered && record.page_bytes() != 0) large_.add({range, record.page_bytes()});
-  if (registered && domains_.slot(record.domain).kept.gains_by_hugepages)
-    births_.registered(range, record.begin,
-                       domains_.slot(record.domain).device->capabilities().page_sizes != 0);
+  if (const KeptDomain& kept = domains_.slot(record.domain).kept; registered && kept.gains_by_hugepages)
+    births_.registered(range, record.begin, kept.gains_wholly);
   keep(desk_.take(taken, leave_pinned(record)));
 }
 

@@ -62,7 +62,7 @@ long bracketed(long system_call, const SystemCallArguments& arguments, const Con
   return result;
 }
 
-/// What the mapping that an mmap makes should be like.
+/// Asks the sinks what form the mapping of an mmap should have.
 MappingWish wish_for(const SystemCallArguments& arguments);
 /// Reports a mapping that has appeared.
 void report_appeared(long system_call, const SystemCallArguments& arguments, long result, Range tail = {});

@@ -61,7 +61,7 @@ class MappingTails {
   std::atomic<int> count_{0};
 };
 
-/// Those of this process.
+/// The only object: a process has one set of tails.
 extern MappingTails mapping_tails;
 
 /// Makes the mapping that a sink wishes in place of the one that an mmap asks for: maps more, and cuts off

@@ -36,7 +36,7 @@ struct NewMapping {
   Range tail{};  ///< behind it, and unknown to the program (mapping_tails.h)
 };
 
-/// What a plain mapping that is about to appear should be like.
+/// A form that a sink wishes a plain mapping to have before it is made.
 struct MappingWish {
   std::size_t alignment = 0;  ///< its address: a multiple of this power of two; 0: of a page
   bool tail = false;          ///< it goes on, unknown to the program, to the next such multiple

@@ -85,6 +85,11 @@ std::uint64_t kernel_number(const char* path, std::uint64_t otherwise) {
   return is_number ? text.number(10) : otherwise;
 }
 
+bool charges_untouched_memory(const char* file) {
+  constexpr char kNever = '2';  // OVERCOMMIT_NEVER
+  return KernelText(file).current() == kNever;
+}
+
 // ---- memory ----
 
 long read_memory(Address from, void* to, std::size_t bytes) {

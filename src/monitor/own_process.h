@@ -7,6 +7,8 @@
 // kernel, so a page that has gone is an answer, where a pointer would end the process.
 #pragma once
 
+#include <sys/resource.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -49,6 +51,17 @@ class KernelText {
 
 /// The number at the beginning of a file; `otherwise` where there is none.
 std::uint64_t kernel_number(const char* path, std::uint64_t otherwise);
+
+/// Whether the program's addresses, or its private data, are bounded (RLIMIT_AS, RLIMIT_DATA).
+inline bool has_address_limit() {
+  rlimit addresses{}, data{};
+  ::getrlimit(RLIMIT_AS, &addresses);
+  ::getrlimit(RLIMIT_DATA, &data);
+  return addresses.rlim_cur != RLIM_INFINITY || data.rlim_cur != RLIM_INFINITY;
+}
+
+/// Whether the system charges private memory that may be written, touched or not (strict overcommit).
+bool charges_untouched_memory(const char* file = "/proc/sys/vm/overcommit_memory");
 
 /// Copies memory of the process, up to the first page that has gone or forbids it. Returns the number of
 /// bytes, or -errno: EFAULT for the first page, others where the kernel refuses the call.

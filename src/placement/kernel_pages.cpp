@@ -67,8 +67,7 @@ void look_for_transparent_pages() {
 }
 
 void look_at_overcommit(const char* file) {
-  constexpr char kNever = '2';  // OVERCOMMIT_NEVER
-  g_charges_untouched.store(KernelText(file).current() == kNever, std::memory_order_relaxed);
+  g_charges_untouched.store(charges_untouched_memory(file), std::memory_order_relaxed);
 }
 
 void unmap_unseen(Range range) {

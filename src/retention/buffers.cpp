@@ -125,7 +125,7 @@ bool Ledger::worth_registering(const Buffer& buffer, const Estimate& next) const
 bool Ledger::affords(std::size_t pages, std::size_t entries, const Estimate& next, Time now) const {
   if (!budget_.binds_helper()) return true;
   const Duration goes = costs_.deregistration.expected(entries);
-  // Such a region stays away.
+  // The region is not expected back.
   if (next.time == kNever) return budget_.affords(goes, kNever);
   return budget_.affords(goes + costs_.registration.expected(entries), freed(pages, gone_until(next) - now));
 }

@@ -155,7 +155,7 @@ class BufferTable {
   std::size_t forget_beyond_ = kMost;
 };
 
-/// Prices a buffer's region: what holding it and what a late use cost, and what the time budget allows of it.
+/// Prices holding a buffer's region against a late use of it, within the time budget.
 /// Reserves in the budget for the regions that are gone. Owns the terms of these prices; budget, costs and
 /// buffers belong to others.
 class Ledger {

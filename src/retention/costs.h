@@ -387,7 +387,7 @@ class MinimumGain {
   void see_shortage() { reached_ = true; }
 
   bool reached() const { return reached_; }
-  /// Where registrations are cheap, less is worth the trouble.
+  /// Returns the least gain that is worth acting for: less where registrations are cheap.
   std::uint64_t in_force(std::uint64_t limit, double entries_a_page) const {
     if (settings_.bytes != kAutoSize) return settings_.bytes;
     const std::uint64_t machine = settings_.machine, all = machine == 0 ? 0 : std::min(limit, machine);

@@ -37,6 +37,7 @@ struct KeptDomain {
   Domain* domain = nullptr;
   bool observed = false;            ///< it only sees transfers; set before Desk::add()
   bool gains_by_hugepages = false;  ///< registrations take less time in them
+  bool gains_wholly = false;        ///< only those of regions that lie in them as a whole
   bool untimed_hits = false;        ///< hits leave no time before memory is short; set before Desk::add()
   CostEstimates costs;
   std::unique_ptr<Retention> retention;
@@ -99,8 +100,7 @@ class Swap {
 
 /// Lets idle regions go while memory is short on the node, the one whose next use is farthest first, until
 /// the shortage ends. They come back at their next use, as nothing is registered ahead meanwhile. A region
-/// counts as idle that no lease has held for a tenth of a second, so that a buffer in use does not go between
-/// two uses.
+/// counts as idle once no lease has held it for a tenth of a second. A buffer in use stays between two uses.
 class PressureRelease {
  public:
   /// The node was looked at, and is short of memory, or not.

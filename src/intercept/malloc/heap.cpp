@@ -25,6 +25,7 @@
 #include "intercept/exports.h"
 #include "intercept/malloc/mappings.h"
 #include "intercept/same_build.h"
+#include "monitor/own_process.h"
 #include "placement/arena.h"
 #include "placement/figures_file.h"
 #include "placement/hugepage_heap.h"
@@ -213,13 +214,6 @@ void say(const char* text) {
   [[maybe_unused]] const ssize_t written = ::write(STDERR_FILENO, text, std::strlen(text));
 }
 
-bool has_address_limit() {
-  rlimit addresses{}, data{};
-  ::getrlimit(RLIMIT_AS, &addresses);
-  ::getrlimit(RLIMIT_DATA, &data);
-  return addresses.rlim_cur != RLIM_INFINITY || data.rlim_cur != RLIM_INFINITY;
-}
-
 using SetLimit = int(__rlimit_resource_t, const rlimit*);
 using ProcessLimit = int(pid_t, __rlimit_resource, const rlimit*, rlimit*);
 constinit pinion::FoundFunction<SetLimit, pinion::definition_behind_preload> g_setrlimit{"setrlimit"};
@@ -227,7 +221,7 @@ constinit pinion::FoundFunction<ProcessLimit, pinion::definition_behind_preload>
 
 /// The program has set a limit of its own: threads and mappings need the addresses of idle memory.
 void note_limit(int resource) {
-  if ((resource != RLIMIT_AS && resource != RLIMIT_DATA) || !has_address_limit()) return;
+  if ((resource != RLIMIT_AS && resource != RLIMIT_DATA) || !pinion::has_address_limit()) return;
   g_leaves_room.store(false, std::memory_order_relaxed);
   pinion::process_heap().spare_addresses();
   pinion::process_heap().relieve();
@@ -258,8 +252,8 @@ constinit const char* g_log = nullptr;
     say("pinion: the system has no addresses for the arena: blocks lie in ordinary memory\n");
   HugepageHeap& heap = pinion::process_heap();
   heap.use_shards(static_cast<std::size_t>(std::max(1L, ::sysconf(_SC_NPROCESSORS_ONLN))));
-  g_leaves_room.store(options.preregister == 0 && !has_address_limit(), std::memory_order_relaxed);
-  if (has_address_limit()) heap.spare_addresses();
+  g_leaves_room.store(options.preregister == 0 && !pinion::has_address_limit(), std::memory_order_relaxed);
+  if (pinion::has_address_limit()) heap.spare_addresses();
   pinion::look_for_transparent_pages();
   pinion::look_at_overcommit();
   pinion::make_later_calls_unseen();

@@ -191,6 +191,20 @@ class AlignedMappings : public testing::Test {
     return pages * page_size();
   }
 
+  /// Four threads, each with a mark of its own.
+  template <class Round>
+  static int rounds_that_fail(Round&& round) {
+    std::vector<std::thread> threads;
+    std::atomic<int> failed{0};
+    for (char mark = 0; mark < 4; ++mark)
+      threads.emplace_back([&, mark] {
+        for (int i = 0; i < 200; ++i)
+          if (!round(mark)) ++failed;
+      });
+    for (std::thread& thread : threads) thread.join();
+    return failed;
+  }
+
   const std::size_t bytes_ = kAlignedFrom + page_size();
 };
 
@@ -257,22 +271,13 @@ TEST_F(AlignedMappings, LieAnywhereWhereTheirEndsDoNotFit) {
 }
 
 TEST_F(AlignedMappings, ThreadsMapAndUnmap) {
-  std::vector<std::thread> threads;
-  std::atomic<int> wrong{0};
-  for (int i = 0; i < 4; ++i)
-    threads.emplace_back([&, i] {
-      for (int round = 0; round < 200; ++round) {
-        char* const p = map(bytes_);
-        if (p == nullptr || !is_aligned(p)) {
-          ++wrong;
-          continue;
-        }
-        p[0] = p[bytes_ - 1] = static_cast<char>(i);
-        if (p[0] != i || p[bytes_ - 1] != i || munmap(p, bytes_) != 0) ++wrong;
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(rounds_that_fail([&](char mark) {
+              char* const p = map(bytes_);
+              if (p == nullptr || !is_aligned(p)) return false;
+              p[0] = p[bytes_ - 1] = mark;
+              return p[0] == mark && p[bytes_ - 1] == mark && munmap(p, bytes_) == 0;
+            }),
+            0);
 }
 
 // ---- Tails that the program knows nothing of ----
@@ -362,19 +367,14 @@ TEST_F(AlignedMappings, AreWithoutTailsWhereTheseAreTooMany) {
 
 TEST_F(AlignedMappings, ThreadsMapAndUnmapWithTails) {
   wishes_tails = true;
-  std::vector<std::thread> threads;
-  std::atomic<int> wrong{0};
-  for (int i = 0; i < 4; ++i)
-    threads.emplace_back([&, i] {
-      for (int round = 0; round < 200; ++round) {
-        char* const p = map(bytes_);
-        p[0] = p[bytes_ - 1] = static_cast<char>(i);
-        char* const moved = static_cast<char*>(mremap(p, bytes_, 2 * bytes_, MREMAP_MAYMOVE));
-        if (moved == MAP_FAILED || moved[bytes_ - 1] != i || munmap(moved, 2 * bytes_) != 0) ++wrong;
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  EXPECT_EQ(wrong, 0);
+  EXPECT_EQ(rounds_that_fail([&](char mark) {
+              char* const p = map(bytes_);
+              if (p == nullptr) return false;
+              p[0] = p[bytes_ - 1] = mark;
+              char* const moved = static_cast<char*>(mremap(p, bytes_, 2 * bytes_, MREMAP_MAYMOVE));
+              return moved != MAP_FAILED && moved[bytes_ - 1] == mark && munmap(moved, 2 * bytes_) == 0;
+            }),
+            0);
 }
 
 TEST_F(LibcHooks, MmapThatReplacesNothingIsNoEvent) {
