@@ -9,6 +9,7 @@ std::vector<Region*> Eviction::for_request(Range want) {
   if (!admission_.could_ever_fit(want)) return {};
   const std::uint64_t others = admission_.held_by_others();
   const bool for_goal = admission_.within_limits(want);
+  if (!for_goal) table_.note_shortage();
   std::vector<Region*> victims =
       until([&](const auto& gone) { return admission_.fits(want, others, gone); }, kAnyTime);
   if (for_goal)
@@ -57,6 +58,7 @@ std::vector<Region*> Eviction::to_shrink(std::uint64_t bytes, std::uint64_t regi
 std::vector<Region*> Eviction::for_swap(Range pages, Time use, Time back) {
   const std::uint64_t others = admission_.held_by_others();
   if (admission_.fits(pages, others)) return {};
+  if (!admission_.within_limits(pages)) table_.note_shortage();
   bool needed_soon = false;
   const auto enough = [&](const std::vector<Region*>& gone) {
     const Time next_use = gone.back()->next_use.load(std::memory_order_relaxed);
@@ -70,11 +72,12 @@ std::vector<Region*> Eviction::for_swap(Range pages, Time use, Time back) {
 std::vector<Region*> Eviction::for_swap(std::uint64_t bytes, Time back) {
   const Budget& budget = *context_.budget;
   const std::uint64_t others = admission_.held_by_others();
-  const auto fits = [&](const std::vector<Region*>& gone) {
-    return others + table_.reserved_bytes() + bytes <= budget.desired_bytes() &&
-           budget.regions() - gone.size() < budget.most_regions();
+  const auto fit = [&](std::uint64_t most, std::size_t gone) {
+    return others + table_.reserved_bytes() + bytes <= most && budget.regions() - gone < budget.most_regions();
   };
-  return fits({}) ? std::vector<Region*>{} : until(fits, back);
+  if (fit(budget.desired_bytes(), 0)) return {};
+  if (!fit(budget.most_bytes(), 0)) table_.note_shortage();
+  return until([&](const auto& gone) { return fit(budget.desired_bytes(), gone.size()); }, back);
 }
 
 Region* Eviction::to_trim(std::uint64_t keep_bytes) {
@@ -130,6 +133,7 @@ bool Eviction::claim(Region* region) {
 
 void Eviction::add_of_bytes(std::uint64_t bytes, std::vector<Region*>& victims) {
   table_.feel_pressure();
+  table_.note_shortage();
   while (bytes > 0) {
     Region* region = table_.victims().take(context_.clock.ticks());
     if (!region) return;

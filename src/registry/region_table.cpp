@@ -74,6 +74,7 @@ void RegionTable::feel_pressure() {
 void RegionTable::restart() {
   PINION_ASSERT(count() == 0);
   pressed_.store(false, std::memory_order_relaxed);
+  has_been_short_.store(false, std::memory_order_relaxed);
   victims_ = Victims();
 }
 

@@ -29,8 +29,10 @@ class RegionTable {
 
   /// The table's number in hints (recent_regions.h).
   std::uint64_t number() const { return number_; }
-  /// True once memory has been short: the order of victims is kept.
+  /// True once regions had to go for others: the order of victims is kept.
   bool pressed() const { return pressed_.load(std::memory_order_relaxed); }
+  /// Regions had to go, and not for the goal for the peak alone.
+  bool has_been_short() const { return has_been_short_.load(std::memory_order_relaxed); }
   /// The region with the greatest begin <= a, or null. Best effort (region_index.h).
   Region* find(Address a) const { return index_.find(a); }
   /// A region for a request that begins at `begin`, maybe; or null. Outside of hooks (shared_hints.h).
@@ -86,6 +88,7 @@ class RegionTable {
   Victims& victims() { return victims_; }
   /// Starts the order of victims at the first shortage.
   void feel_pressure();
+  void note_shortage() { has_been_short_.store(true, std::memory_order_relaxed); }
   /// Begins anew with an empty table.
   void restart();
   /// Memory of the regions, their index and the hints. It is used again.
@@ -99,7 +102,7 @@ class RegionTable {
 
   // A line that is read at each use and written hardly ever; the index is written at each registration.
   alignas(64) const std::uint64_t number_;
-  std::atomic<bool> pressed_{false};
+  std::atomic<bool> pressed_{false}, has_been_short_{false};
   BasicSharedHints<Region> hints_;
   alignas(64) BasicRegionIndex<Region> index_;
   std::atomic<std::size_t> registered_bytes_{0};

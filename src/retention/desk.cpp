@@ -56,7 +56,7 @@ runlog::Event Desk::take(const TakenRecord& taken, const UnderLeavePinned& leave
       if (failed) break;
       kept(record.domain).costs.deregistration.observe(record.entries(), took);
       spared_.gone(kept(record.domain), range);
-      if (kept(record.domain).domain->pressed()) minimum_gain_.see_shortage();
+      if (kept(record.domain).domain->has_been_short()) minimum_gain_.see_shortage();
       kept(record.domain).retention->evicted(range, event.end_ns);
       break;
     case runlog::EventKind::memory_event:

@@ -240,7 +240,7 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   }
   if (keeps_all_) return false;
   const Time rests_until = buffer.last_use + kLongRest;
-  const bool is_short = domain_.pressed() || domain_.budget().memory_is_short();
+  const bool is_short = domain_.has_been_short() || domain_.budget().memory_is_short();
   if (settings_.keeps_until_short && !is_short && now < rests_until) {
     keep(id, after, now, rests_until);
     return false;

@@ -22,6 +22,22 @@ TEST_F(PeakGoalTest, IdleRegionsGoForIt) {
   EXPECT_TRUE(hits(pages(10, 14)));
 }
 
+TEST_F(PeakGoalTest, MemoryIsNotShortForIt) {
+  idle(pages(0, 4));
+  idle(pages(10, 14));
+  EXPECT_EQ(device.live(), 1u);
+  EXPECT_TRUE(domain->pressed());
+  EXPECT_FALSE(domain->has_been_short());
+}
+
+TEST_F(PeakGoalTest, ALimitBelowItIsAShortage) {
+  begin(pages_bytes(4));
+  idle(pages(0, 4));
+  idle(pages(10, 14));
+  EXPECT_EQ(device.live(), 1u);
+  EXPECT_TRUE(domain->has_been_short());
+}
+
 TEST_F(PeakGoalTest, NobodyPursuesItUnasked) {
   limit(UINT64_MAX);
   budget->peak_goal().grant(1e6);

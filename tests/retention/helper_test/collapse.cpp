@@ -131,6 +131,22 @@ TEST_F(CollapseDecisions, ARegionThatGoesAnywayIsCollapsedOnceItsTripsHavePaidFo
   FAIL() << "it is never collapsed";
 }
 
+TEST_F(CollapseDecisions, RegionsThatWentForThePeakHinderNone) {
+  budget.peak_goal().pursue(true);
+  budget.peak_goal().grant(1e9);
+  for (const std::size_t first : {0, 1}) use(*who, virtual_pages((1 << 21) + first * kPages, kPages), now);
+  ASSERT_TRUE(domain.pressed()) << "the first of the two went";
+  budget.peak_goal().pursue(false);
+  Retention::Action action;
+  EXPECT_GT(uses_until_collapse(buffer, action), 0);
+}
+
+TEST_F(CollapseDecisions, NothingIsCollapsedWhereMemoryIsShort) {
+  domain.begin_shrink(0);
+  Retention::Action action;
+  EXPECT_EQ(uses_until_collapse(buffer, action), 0);
+}
+
 TEST_F(CollapseDecisions, WhatAForkHasUndoneIsMadeAgainAfterAMinute) {
   Retention::Action action;
   ASSERT_GT(uses_until_collapse(buffer, action), 0);
