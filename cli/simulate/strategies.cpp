@@ -93,7 +93,7 @@ class Simulator {
     const Needs needs = needs_of(report_);
     for (const WayChange& change : ways_to_try(needs.least, needs.most)) try_way(change);
     if (options_.time_budget > 0)
-      try_way({RetentionKind::helper, "time-budget", format_share(4 * options_.time_budget)});
+      try_way({RetentionKind::helper, "time-budget", format_share(larger_budget())});
     return std::move(strategies_);
   }
 
@@ -119,9 +119,10 @@ class Simulator {
 
   using Changes = std::vector<std::pair<const char*, std::string>>;
 
+  double larger_budget() const { return std::min(4 * options_.time_budget, 1.); }
   std::vector<std::string> budgets_to_try() const {
     if (options_.time_budget <= 0) return {format_share(Options().time_budget)};
-    return {format_share(4 * options_.time_budget), "off"};
+    return {format_share(larger_budget()), "off"};
   }
 
   void add_line(std::string name, const Changes& changes) {

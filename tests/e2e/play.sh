@@ -43,6 +43,10 @@ report_says nested 'r.acquires.total == 48 and sum(site.bytes for site in r.call
 report_says nested 'len(r.call_sites) == 2 * 2 and all(site.acquires == 12 for site in r.call_sites)'
 report_says nested 'r.registered_bytes.leave_pinned_peak == 4 * 65536'
 
+# A share of which four times would be more than all.
+under "--device emulated --nic connectx --time-budget 40%" 2 "$examples/play" nested:64K:2 --turns 4 --compute sleep
+"$pinion" report "$work/log" >"$work/report" 2>"$work/err" && ! [ -s "$work/err" ] || fail "40%: $(cat "$work/err")"
+
 # Three arrays of 4 MiB a rank; two transforms before the six turns; two of the arrays in each all-to-all.
 plays ft:W:2 --gflops 20
 report_says ft 'r.acquires.total == 2 * 8 * 2 and sum(site.bytes for site in r.call_sites) == 32 * (4 << 20)'
