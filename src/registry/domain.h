@@ -119,9 +119,7 @@ class Domain : public Leases {
   void choose_least_recently_used();
   /// Memory is short: from now on victims are in order, and each use leaves its time.
   void feel_pressure();
-  /// Regions had to go for others, so that expectations matter.
-  bool pressed() const { return table_.pressed(); }
-  /// They had to for want of memory: with the goal for the peak alone there is enough.
+  /// Some had to go for want of memory: with the goal for the peak alone there is enough.
   bool has_been_short() const { return table_.has_been_short(); }
 
   // ---- figures ----

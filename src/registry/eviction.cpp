@@ -73,7 +73,8 @@ std::vector<Region*> Eviction::for_swap(std::uint64_t bytes, Time back) {
   const Budget& budget = *context_.budget;
   const std::uint64_t others = admission_.held_by_others();
   const auto fit = [&](std::uint64_t most, std::size_t gone) {
-    return others + table_.reserved_bytes() + bytes <= most && budget.regions() - gone < budget.most_regions();
+    return others + table_.reserved_bytes() + bytes <= most &&
+           budget.regions() - gone < budget.most_regions();
   };
   if (fit(budget.desired_bytes(), 0)) return {};
   if (!fit(budget.most_bytes(), 0)) table_.note_shortage();

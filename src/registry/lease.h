@@ -75,6 +75,8 @@ class Leases {
   void used(Region* region, Ticks now) {
     table_.pressed() ? region->used(now, now) : region->last_use.store(now, std::memory_order_relaxed);
   }
+  /// Regions had to go for others, so that uses and expectations matter.
+  bool pressed() const { return table_.pressed(); }
   /// Returns a lease, and leaves no trace of its use.
   Released release(Region* region) { return returned(region, region->word.release()); }
 

@@ -87,6 +87,8 @@ void load_open_mpi() {
   ::setenv("HWLOC_PLUGINS_PATH", "/nowhere", 1);
   // Without a daemon of its own, whose start may fail or hang beside other jobs.
   ::setenv("OMPI_MCA_ess_singleton_isolated", "1", 1);
+  // Such singletons share a folder, which each removes as it ends.
+  ::setenv("OMPI_MCA_orte_create_session_dirs", "0", 1);
   ::setenv("OMPI_ALLOW_RUN_AS_ROOT", "1", 1);
   ::setenv("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1", 1);
   void* const mpi = load("libmpi.so.40");

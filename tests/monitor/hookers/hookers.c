@@ -64,10 +64,13 @@ static void open_mpi_heard(void* address, size_t bytes, void* context, bool from
   heard(address, bytes);
 }
 static int load_open_mpi(void) {
-  static const char* const kSettings[][2] = {
-      {"OMPI_MCA_mpi_leave_pinned", "1"}, {"OMPI_MCA_pml", "ob1"},
-      {"OMPI_MCA_btl", "self"},           {"OMPI_MCA_ess_singleton_isolated", "1"},
-      {"OMPI_ALLOW_RUN_AS_ROOT", "1"},    {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
+  static const char* const kSettings[][2] = {{"OMPI_MCA_mpi_leave_pinned", "1"},
+                                             {"OMPI_MCA_pml", "ob1"},
+                                             {"OMPI_MCA_btl", "self"},
+                                             {"OMPI_MCA_ess_singleton_isolated", "1"},
+                                             {"OMPI_MCA_orte_create_session_dirs", "0"},
+                                             {"OMPI_ALLOW_RUN_AS_ROOT", "1"},
+                                             {"OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1"}};
   for (size_t i = 0; i < sizeof kSettings / sizeof *kSettings; ++i)
     setenv(kSettings[i][0], kSettings[i][1], 1);
   mpi = load_library("libmpi.so.40");
