@@ -132,7 +132,7 @@ Time AdaptivePredictor::judge(Buffer& buffer, const Use& use) {
 }
 
 void AdaptivePredictor::choose_reuse(Thread& thread, Buffer& buffer) {
-  const Contexts& contexts = newest(thread).contexts;
+  const Contexts& contexts = thread.held.back().contexts;
   buffer.contexts = {mix(5, buffer.key), mix(contexts[kCurrentContext], buffer.key),
                      mix(contexts[kRunContext], buffer.key)};
   buffer.reuse_at = kNever;
@@ -168,10 +168,7 @@ void AdaptivePredictor::arrive(Thread& thread, const Use& use, const EventModel:
     if (held.step != LookAhead::kNone) sooner_ = ahead.anchor(held.step, use.time);
   }
   const std::uint64_t step = held.step;
-  const auto later = std::upper_bound(thread.held.begin(), thread.held.end(), use.time,
-                                      [](Time time, const Held& other) { return time < other.time; });
-  thread.held.insert(later, held);
-  thread.newest.known = false;
+  hold(thread, held);
   if (step == LookAhead::kNone) {
     restart(thread);
     return;
@@ -186,22 +183,19 @@ void AdaptivePredictor::arrive(Thread& thread, const Use& use, const EventModel:
 }
 
 void AdaptivePredictor::put_next_in_order(Thread& thread) {
-  const Held held = thread.held.front();
-  thread.held.erase(thread.held.begin());
-  // Mostly it was the only one held, and its consequences were worked out when it came.
-  Newest& newest = thread.newest;
-  const bool only = newest.known && thread.held.empty();
-  newest.known = false;
+  const Held& held = thread.held.front();
   if (thread.begun) model_.learn(thread.contexts, held.event, held.time - thread.time);
   thread.begun = true;
   thread.position.advance(held.event.name);
-  thread.contexts = only ? newest.contexts : thread.position.contexts();
+  thread.contexts = held.contexts;
   thread.time = held.time;
+  const bool expected = held.step != LookAhead::kNone && held.generation == thread.ahead.generation();
+  const std::uint64_t step = held.step;
+  thread.held.erase(thread.held.begin());
+  if (!expected) return;
   // Earlier expected events that are still missing were left out.
-  if (held.step == LookAhead::kNone || held.generation != thread.ahead.generation()) return;
-  for (std::uint64_t i = held.step; i > thread.passed && held.step - i < LookAhead::kTolerance;)
-    pass(thread, --i);
-  thread.passed = std::max(thread.passed, held.step);
+  for (std::uint64_t i = step; i > thread.passed && step - i < LookAhead::kTolerance;) pass(thread, --i);
+  thread.passed = std::max(thread.passed, step);
 }
 
 /// Ends all expectation at a step that was passed over.
@@ -218,21 +212,26 @@ void AdaptivePredictor::pass(Thread& thread, std::uint64_t i) {
   moved_.push_back(step.buffer);
 }
 
-const AdaptivePredictor::Newest& AdaptivePredictor::newest(Thread& thread) {
-  Newest& newest = thread.newest;
-  if (newest.known) return newest;
-  newest.known = true;
-  newest.position = thread.position;
-  for (const Held& held : thread.held) newest.position.advance(held.event.name);
-  newest.contexts = newest.position.contexts();
-  return newest;
+void AdaptivePredictor::hold(Thread& thread, const Held& held) {
+  std::size_t place = thread.held.size();
+  while (place > 0 && held.time < thread.held[place - 1].time) --place;
+  // One that was passed over changes the contexts of those behind it.
+  if (place < thread.held.size()) {
+    thread.newest = thread.position;
+    for (std::size_t i = 0; i < place; ++i) thread.newest.advance(thread.held[i].event.name);
+  }
+  thread.held.insert(thread.held.begin() + static_cast<std::ptrdiff_t>(place), held);
+  for (; place < thread.held.size(); ++place) {
+    thread.newest.advance(thread.held[place].event.name);
+    thread.held[place].contexts = thread.newest.contexts();
+  }
 }
 
 // ---- the walk ahead ----
 
 void AdaptivePredictor::restart(Thread& thread) {
   std::uint64_t steps = thread.ahead.tail() - thread.ahead.head();
-  thread.ahead.restart(newest(thread).position, thread.held.back().time);
+  thread.ahead.restart(thread.newest, thread.held.back().time);
   // All plans are made anew.
   while (steps-- > 0 && walk(thread)) {
   }

@@ -100,6 +100,7 @@ class AdaptivePredictor final : public Predictor {
     Time time, end;
     std::uint64_t step;  ///< of the look-ahead, and of which walk
     std::uint32_t generation;
+    Contexts contexts{};  ///< behind it
   };
   /// The position of the time line when an event was known.
   struct Anchor {
@@ -108,19 +109,13 @@ class AdaptivePredictor final : public Predictor {
     std::uint32_t generation = 0;
     std::uint64_t event = 0;
   };
-  /// Behind the events in order, and those that are held.
-  struct Newest {
-    bool known = false;
-    StreamPosition position;
-    Contexts contexts{};
-  };
   struct Thread {
     bool begun = false;
-    StreamPosition position;  ///< behind the events in order
-    Contexts contexts{};      ///< there
-    Time time = 0;            ///< of the last event in order
-    std::vector<Held> held;   ///< by time
-    Newest newest;
+    StreamPosition position;   ///< behind the events in order
+    Contexts contexts{};       ///< there
+    Time time = 0;             ///< of the last event in order
+    std::vector<Held> held;    ///< by time
+    StreamPosition newest;     ///< behind these, too
     std::uint64_t passed = 0;  ///< steps before were passed over, or have been seen
     LookAhead ahead;
     std::uint64_t events = 0;
@@ -132,7 +127,7 @@ class AdaptivePredictor final : public Predictor {
   Time judge(Buffer& buffer, const Use& use);
   void arrive(Thread& thread, const Use& use, const EventModel::Event& event);
   void put_next_in_order(Thread& thread);
-  static const Newest& newest(Thread& thread);
+  static void hold(Thread& thread, const Held& held);
   void restart(Thread& thread);
   bool walk(Thread& thread);
   void expect(Thread& thread, std::uint64_t step);

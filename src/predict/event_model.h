@@ -87,7 +87,7 @@ class Interval {
     const auto value = static_cast<float>(took);
     if (count_ > 0)
       loss_ += kOneOver[std::min<unsigned>(count_, 32u)] * (prediction_loss(usually_ - value, value) - loss_);
-    recent_.add(value);
+    recent_[next_++ % recent_.size()] = value;
     if (count_ < 255) ++count_;
     follow(value);
   }
@@ -108,12 +108,19 @@ class Interval {
   }
 
  private:
-  float median_of_recent() const { return recent_.sorted()[(recent_.size() - 1) / 2]; }
+  /// Begins anew from the median of the recent values, which are put in order only here. Returns the least.
+  float begin_anew() {
+    const std::size_t n = std::min<std::size_t>(count_, recent_.size());
+    auto sorted = recent_;
+    std::sort(sorted.begin(), sorted.begin() + n);
+    usually_ = sorted[(n - 1) / 2];
+    return sorted.front();
+  }
 
   void follow(float value) {
     if (count_ < 4) {
-      usually_ = median_of_recent();
-      spread_ = usually_ - recent_.sorted().front();
+      const float least = begin_anew();
+      spread_ = usually_ - least;
       followed_ = count_;
       return;
     }
@@ -122,7 +129,7 @@ class Interval {
     if (std::abs(off) > usual) {
       // Once is an outlier; four times in a row it has changed.
       if (++strange_ < 4) return;
-      usually_ = median_of_recent();
+      begin_anew();
       spread_ = std::abs(value - usually_);
       followed_ = 4;
       strange_ = 0;
@@ -135,9 +142,10 @@ class Interval {
     spread_ += std::max(pace, 1.0f / 16) * (std::abs(off) - spread_);
   }
 
-  RecentValues<8> recent_;
+  std::array<float, 8> recent_{};
   float usually_ = 0, spread_ = 0, loss_ = 0;
   std::uint8_t count_ = 0, followed_ = 0, strange_ = 0;
+  std::uint8_t next_ = 0;  ///< place in recent_ of the next value
 };
 
 /// A communication point: this call site with this buffer.
@@ -251,7 +259,7 @@ class ContextTable {
     std::array<std::uint32_t, kWays> values{};  ///< places of the values
   };
 
-  Set& set_of(std::uint64_t key) { return sets_[((key * 0x9E3779B97F4A7C15ull) >> 22) & (sets_.size() - 1)]; }
+  Set& set_of(std::uint64_t key) { return sets_[((key * 0x9E3779B97F4A7C15ull) >> 22) & mask_]; }
 
   /// The search is out of line, as most keys are known.
   [[gnu::noinline]] Value& add(std::uint64_t key) {
@@ -283,6 +291,7 @@ class ContextTable {
   void grow() {
     std::vector<Set> before(sets_.size() * 2);
     before.swap(sets_);
+    mask_ = sets_.size() - 1;
     for (const Set& old : before) {
       for (std::size_t way = 0; way < kWays; ++way) {
         if (old.keys[way] == 0) continue;
@@ -296,7 +305,8 @@ class ContextTable {
   }
 
   const std::size_t most_;
-  std::vector<Set> sets_;
+  std::vector<Set> sets_;  ///< a power of two
+  std::size_t mask_ = kFirst / kWays - 1;
   std::vector<Value> values_;
   std::uint32_t clock_ = 0;  ///< wraps after four thousand million looks; then a few wrong victims
 };
