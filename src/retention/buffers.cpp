@@ -22,6 +22,10 @@ Duration rounded_time(double value) {
 // ---- the table ----
 
 std::pair<BufferId, bool> BufferTable::add(Range pages) {
+  // Mostly it has a region of its own, whose buffers were asked for lately.
+  if (const Found& found = found_[slot_of(pages)]; found.changes == changes_ && found.range == pages)
+    for (const BufferId id : found.buffers)
+      if (buffers_[id].pages == pages) return {id, false};
   const auto [at, is_new] = by_begin_.try_emplace({pages.begin, pages.end}, BufferId{0});
   if (!is_new) return {at->second, false};
   ++changes_;
@@ -144,24 +148,18 @@ Duration Ledger::more_reserved(const RegionRef& ref) const {
   return sum;
 }
 
-std::optional<Duration> Ledger::reserve(const RegionRef& ref) {
-  const Duration more = more_reserved(ref);
-  if (!budget_.reserve(std::max<Duration>(more, 0))) return std::nullopt;
-  return more;
+void Ledger::reserve_for(Buffer& buffer) {
+  const Duration worst = costs_.registration.upper(buffer.entries);
+  budget_.reserve_beyond(worst - std::exchange(buffer.reserved, worst));
 }
 
-void Ledger::gone(const RegionRef& ref, Range pages, Duration receipt) {
-  cancel(-receipt);
-  for (const BufferId id : buffers_.in(pages)) {
-    Buffer& buffer = buffers_[id];
-    if (!buffer.served_elsewhere(ref)) buffer.reserved = costs_.registration.upper(buffer.entries);
-  }
+void Ledger::gone(const RegionRef& ref) {
+  for (const BufferId id : buffers_.in(ref.region->range()))
+    if (!buffers_[id].served_elsewhere(ref)) reserve_for(buffers_[id]);
 }
 
 void Ledger::gone_for_peak(Buffer& buffer) {
-  if (buffer.reserved != 0) return;
-  buffer.reserved = costs_.registration.upper(buffer.entries);
-  budget_.reserve_beyond(buffer.reserved);
+  if (buffer.reserved == 0) reserve_for(buffer);
 }
 
 void Ledger::give_back(Buffer& buffer) { budget_.give_back(std::exchange(buffer.reserved, 0)); }

@@ -8,7 +8,6 @@
 #include <cstdint>
 #include <limits>
 #include <map>
-#include <optional>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -230,12 +229,10 @@ class Ledger {
   Time enough_at(const RegionRef& ref, Duration times) const {
     return budget_.enough_at((times - 1) * worst_cost(ref));
   }
-  /// Reserves the worst cost of letting the region go. Returns a receipt for cancel() or gone(), or nothing
-  /// if the budget refuses.
-  std::optional<Duration> reserve(const RegionRef& ref);
-  void cancel(Duration receipt) { budget_.give_back(std::max<Duration>(receipt, 0)); }
-  /// The region, of these pages, is claimed: the next uses of its buffers register them.
-  void gone(const RegionRef& ref, Range pages, Duration receipt);
+  /// Returns whether the budget lets a region go; it counts refusals.
+  bool may_go() { return budget_.reserve(0); }
+  /// The region is claimed: the next uses of its buffers register them. Reserves the worst cost of that.
+  void gone(const RegionRef& ref);
   /// The buffer went for the goal for the peak: its next use registers it, whatever is left.
   void gone_for_peak(Buffer& buffer);
   /// The buffer's use is over, or will not come: its reservation ends.
@@ -249,6 +246,8 @@ class Ledger {
   /// it; negative where less than that is needed now.
   Duration more_reserved(const RegionRef& ref) const;
   Duration worst_cost(const RegionRef& ref) const { return std::max<Duration>(more_reserved(ref), 0); }
+  /// Reserves for the buffer's next use, which will register it.
+  void reserve_for(Buffer& buffer);
 
   /// The terms of all prices.
   struct Terms {

@@ -53,7 +53,7 @@ class LinearFit {
   double b() const { return b_; }
   /// The estimate is at least 0, as both terms are.
   Duration expected(std::size_t entries) const {
-    return static_cast<Duration>(a_ * static_cast<double>(entries) + b_ + 0.5);
+    return static_cast<Duration>(a_ * static_cast<double>(static_cast<Duration>(entries)) + b_ + 0.5);
   }
   /// The paper's "maximum potential cost": the line times the largest recent excess over it.
   Duration upper(std::size_t entries) const {

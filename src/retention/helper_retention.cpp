@@ -298,18 +298,14 @@ void HelperRetention::keep(BufferId id, Time after, Time now, Time meanwhile) {
 }
 
 bool HelperRetention::claim(RegionRef ref, Time after, Action& action) {
-  const std::optional<Duration> receipt = ledger_.reserve(ref);
-  if (!receipt) return false;
+  if (!ledger_.may_go()) return false;
   action.region = domain_.begin_retire(ref);
-  if (!action.region) {
-    ledger_.cancel(*receipt);
-    return false;
-  }
+  if (!action.region) return false;
   action.kind = Action::Kind::deregister;
   action.pages = action.region->range();
   action.entries = action.region->entries.load(std::memory_order_relaxed);
   action.after = after;
-  ledger_.gone(ref, action.pages, *receipt);
+  ledger_.gone(ref);
   return true;
 }
 
@@ -332,32 +328,29 @@ void HelperRetention::listen_on(BufferId id, Time now) {
   overs_.set(id, awaited ? now + waited : kNever);
 }
 
-bool HelperRetention::next_registration(Time now, Action& action) {
-  while (plan_.first_due() <= now) {
-    const RegistrationQueue::Item item = plan_.first();
-    const BufferId id = item.buffer;
-    plan_.remove(id);
-    const Buffer& buffer = buffers_[id];
-    if (registered(buffer.region)) continue;
-    // The prediction may have moved to a later time.
-    const Time use = forecast_.next_time(id, buffer.last_use);
-    if (use == kNever) {
-      listen(id, buffer.last_use, buffer.last_use);
-      continue;
-    }
-    if (use - buffer.expected.margin > item.asked) {
-      plan_.insert(id, use - buffer.expected.margin, item.service);
-      continue;
-    }
-    action.kind = Action::Kind::register_ahead;
-    action.buffer = id;
-    action.pages = buffer.pages;
-    action.access = buffer.access;
-    action.use = use;
-    action.after = buffer.last_use;
-    return true;
+bool HelperRetention::serve_first(Action& action) {
+  const RegistrationQueue::Item item = plan_.first();
+  const BufferId id = item.buffer;
+  plan_.remove(id);
+  const Buffer& buffer = buffers_[id];
+  if (registered(buffer.region)) return false;
+  // The prediction may have moved to a later time.
+  const Time use = forecast_.next_time(id, buffer.last_use);
+  if (use == kNever) {
+    listen(id, buffer.last_use, buffer.last_use);
+    return false;
   }
-  return false;
+  if (use - buffer.expected.margin > item.asked) {
+    plan_.insert(id, use - buffer.expected.margin, item.service);
+    return false;
+  }
+  action.kind = Action::Kind::register_ahead;
+  action.buffer = id;
+  action.pages = buffer.pages;
+  action.access = buffer.access;
+  action.use = use;
+  action.after = buffer.last_use;
+  return true;
 }
 
 HelperRetention::Action HelperRetention::next(Time now) {
@@ -371,7 +364,9 @@ HelperRetention::Action HelperRetention::next(Time now) {
   while (!overs_.empty() && overs_.first().time <= now) listen_on(overs_.first().buffer, now);
 
   // Registrations wait as long as the first item of the queue may.
-  if (next_registration(now, action)) return action;
+  Time due = plan_.first_due();
+  for (; due <= now; due = plan_.first_due())
+    if (serve_first(action)) return action;
 
   while (!replaced_.empty()) {
     const RegionRef ref = replaced_.back();
@@ -395,7 +390,7 @@ HelperRetention::Action HelperRetention::next(Time now) {
     if (let_go(id, now, now, action)) return action;
   }
 
-  action.wake_at = next_deadline();
+  action.wake_at = next_deadline(due);
   return action;
 }
 
@@ -408,8 +403,8 @@ bool HelperRetention::awaits_first_use(BufferId id, Time now) {
   return true;
 }
 
-Time HelperRetention::next_deadline() const {
-  Time wake = plan_.first_due();
+Time HelperRetention::next_deadline(Time due) const {
+  Time wake = due;
   if (ledger_.budget().resting()) return wake;
   if (!overs_.empty()) wake = std::min(wake, overs_.first().time);
   if (!looks_.empty()) wake = std::min(wake, looks_.first().time);

@@ -100,7 +100,7 @@ class HelperRetention final : public Retention {
   std::size_t settled_bytes(Time now) override { return settled_.bytes(now); }
   std::vector<runlog::Event> take_runs() override { return settled_.take_runs(); }
   void end_runs(Time now) override { settled_.clear(now); }
-  Time next_deadline() const override;
+  Time next_deadline() const override { return next_deadline(plan_.first_due()); }
 
   void add_score(runlog::Counters& counters) const override { score_.add_to(counters); }
   std::string profile() const override { return predictor_.profile(); }
@@ -127,9 +127,9 @@ class HelperRetention final : public Retention {
 
   // ---- decisions ----
 
-  /// Returns the registration ahead that is due, if there is one: a registration condition that calls for the
-  /// queue's first item.
-  bool next_registration(Time now, Action& action);
+  /// Takes the queue's first item, which the registration condition calls for. Returns whether it is to be
+  /// registered ahead now.
+  bool serve_first(Action& action);
   /// Claims the buffer's region for deregistration, or keeps it for a use later than `after`.
   bool let_go(BufferId id, Time after, Time now, Action& action);
   /// Plans the next look at a region that is kept.
@@ -143,6 +143,9 @@ class HelperRetention final : public Retention {
   void listen(BufferId id, Time after, Time now);
   /// The use that the helper woke for is still under way: wakes again, after twice as long each time.
   void listen_on(BufferId id, Time now);
+
+  /// `due`: when the queue's first item is.
+  Time next_deadline(Time due) const;
 
   Domain& domain_;
   Predictor& predictor_;

@@ -23,7 +23,10 @@ class Deadlines {
   struct Item {
     Time time;
     BufferId buffer;
-    auto operator<=>(const Item&) const = default;
+    bool operator==(const Item&) const = default;
+    bool operator<(const Item& other) const {
+      return time < other.time || (time == other.time && buffer < other.buffer);
+    }
   };
 
   bool empty() const { return heap_.empty(); }
@@ -69,7 +72,7 @@ class Deadlines {
     for (; at > 0 && item < heap_[(at - 1) / 2]; at = (at - 1) / 2) put(at, heap_[(at - 1) / 2]);
     for (std::size_t child; (child = 2 * at + 1) < heap_.size(); at = child) {
       if (child + 1 < heap_.size() && heap_[child + 1] < heap_[child]) ++child;
-      if (item <= heap_[child]) break;
+      if (!(heap_[child] < item)) break;
       put(at, heap_[child]);
     }
     put(at, item);
