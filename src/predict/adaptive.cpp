@@ -7,21 +7,20 @@
 namespace pinion {
 
 namespace {
-// Own errors that a buffer needs until it stops borrowing those of others.
+// Own errors that a buffer needs until it stops borrowing those of others. A margin is kept while less than
+// one of so many is new.
 constexpr std::size_t kEnoughErrors = 8;
 constexpr std::size_t kMostHeld = 32;
 constexpr std::size_t kStepsPerEvent = 6, kMostCredit = 2 * LookAhead::kMostSteps;
 // A buffer is looked for this many times the events between its uses ahead, and at least kLeastReach events.
 constexpr std::uint64_t kReach = 3, kLeastReach = 64;
-// A margin is kept while its share of the errors is new.
-constexpr std::size_t kRenewed = 8;
 }  // namespace
 
 Margin best_margin(std::span<const float> errors, Duration worth, std::size_t own) {
   const std::size_t n = errors.size();
   if (n == 0) return {worth, 0, 0.5, 0};
   // Giving up readiness costs as much as being late for certain.
-  Margin best{worth, Margin::kNotReady, 1, own / kRenewed};
+  Margin best{worth, Margin::kNotReady, 1, own / kEnoughErrors};
   const double late = static_cast<double>(worth);
   double least = late;
   // Being ready for all but the k earliest of them; of those that are to come, one in 2 n is earlier still.

@@ -5,10 +5,7 @@
 namespace pinion {
 
 namespace {
-// The longer a buffer has been settled, the later is the next look whether it still is: after that part of
-// the time, so late at most.
-constexpr Duration kOfSettled = 16;
-constexpr Duration kLongestSettled = 250 * kMillisecond;
+// A settled region that rests so long is decided about.
 constexpr Duration kRest = 10 * kMillisecond;
 
 /// Keeps the four highest bits, so that small changes of the price leave the margins as they are.
@@ -139,13 +136,13 @@ double Ledger::freed(std::size_t pages, Duration gone) const {
   return part * static_cast<double>(std::max<Duration>(gone, 0)) / kSecond;
 }
 
-Duration Ledger::more_reserved(const RegionRef& ref) const {
+Duration Ledger::worst_cost(const RegionRef& ref) const {
   Duration sum = 0;
   for (const BufferId id : buffers_.in(ref.region->range())) {
     const Buffer& buffer = buffers_[id];
     if (!buffer.served_elsewhere(ref)) sum += costs_.registration.upper(buffer.entries) - buffer.reserved;
   }
-  return sum;
+  return std::max<Duration>(sum, 0);
 }
 
 void Ledger::reserve_for(Buffer& buffer) {
@@ -260,7 +257,7 @@ Time SettledRegions::rested_at(RegionRef ref, Time now) {
   if (rested <= now)
     unmark(ref);
   else if (used)
-    rested = std::max(rested, now + std::min((now - since) / kOfSettled, kLongestSettled));
+    rested = std::max(rested, now + std::min((now - since) / kLooksPerTime, kLongestSleep));
   return rested;
 }
 

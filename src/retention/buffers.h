@@ -243,9 +243,8 @@ class Ledger {
   /// Seconds of holding everything that are saved while so many pages are gone.
   double freed(std::size_t pages, Duration gone) const;
   /// The cost of one use of each buffer of the region, when this region is gone, beyond the time reserved for
-  /// it; negative where less than that is needed now.
-  Duration more_reserved(const RegionRef& ref) const;
-  Duration worst_cost(const RegionRef& ref) const { return std::max<Duration>(more_reserved(ref), 0); }
+  /// it.
+  Duration worst_cost(const RegionRef& ref) const;
   /// Reserves for the buffer's next use, which will register it.
   void reserve_for(Buffer& buffer);
 
@@ -335,7 +334,7 @@ class SettledRegions {
   void note(Buffer& buffer, const runlog::Event& lease, RegionRef region, May may);
   /// Returns whether this use of a settled buffer is passed over: the predictor sees a sample.
   static bool passes_over(Buffer& buffer) {
-    return buffer.settled.by_last_use && buffer.settled.passed++ % kOfRun != 0;
+    return buffer.settled.by_last_use && buffer.settled.passed++ % kRun != 0;
   }
   /// Returns when the region will have rested long enough for a decision, as far as is known now; up to
   /// `now`: it has.
@@ -354,8 +353,7 @@ class SettledRegions {
  private:
   // Uses of a thread in a row that each came too soon for a decision, until their buffers are settled. Then
   // one in so many of a buffer's is learnt from.
-  static constexpr unsigned kRun = 16;
-  static constexpr std::uint32_t kOfRun = 16;
+  static constexpr std::uint32_t kRun = 16;
 
   struct Marked {
     std::uint32_t generation = 0;

@@ -18,9 +18,6 @@ constexpr double kLooks = 0.25;
 // A rest lasts until that part of the bound is free again.
 constexpr Duration kEnough = 10;
 constexpr double kWorkPrice = 4;
-// Two wake-ups come with a region that goes and comes.
-constexpr Duration kWakes = 10 * kMicrosecond;
-constexpr Duration kLongestSleep = 250 * kMillisecond;
 
 /// To sixteenths of a power of two, the nearest.
 double rounded(double value) {

@@ -14,6 +14,22 @@
 
 namespace pinion {
 
+// ---- constants of several parts ----
+
+/// The longest sleep of the helper, and time between two looks at anything.
+constexpr Duration kLongestSleep = 250 * kMillisecond;
+/// The looks come so often in the time since the last event of their kind, or since what they watch began.
+constexpr int kLooksPerTime = 16;
+/// What came longer ago says nothing of now.
+constexpr Duration kLongAgo = kSecond;
+/// A trial, as of letting a buffer go that was used once only, needs a budget for so many of its kind.
+constexpr Duration kTrials = 8;
+/// The helper's CPU for waking up where a region goes and comes.
+constexpr Duration kWakes = 10 * kMicrosecond;
+/// Observations by which costs are estimated; each later one weighs this much less than the next.
+constexpr std::size_t kRecent = 32;
+constexpr double kKeep = 1 - 1.0 / kRecent;
+
 // ---- estimates: the terms of t_p in the paper's inequality (1), section 3.2 ----
 
 /// t = a * entries + b, for the translation entries of a registration (its pages, where the device leaves
@@ -39,7 +55,8 @@ class LinearFit {
     const int off = y > kFar * expected ? 1 : y * kFar < expected ? -1 : 0;
     const bool again = off != 0 && off == off_;
     off_ = off;
-    keep(again ? kOfAnotherDevice : 1.0 - 1.0 / 32);
+    // Observations of another device still give a slope.
+    keep(again ? 1.0 / kRecent : kKeep);
     add(x, again ? y : std::clamp(y, expected / kFar, expected * kFar), 1);
     solve();
     // Falls back towards 1 by a tenth of its height at every observation that the line explains.
@@ -62,8 +79,6 @@ class LinearFit {
 
  private:
   static constexpr double kFar = 4;
-  static constexpr double kOfAnotherDevice =
-      1.0 / 32;  ///< the weight left to past observations, which then still give a slope
 
   void add(double x, double y, double w) {
     n_ += w, sx_ += w * x, sy_ += w * y, sxx_ += w * x * x, sxy_ += w * x * y;
@@ -90,7 +105,6 @@ class LinearFit {
 class EntriesAPage {
  public:
   void observe(std::size_t pages, std::size_t entries) {
-    constexpr double kKeep = 1.0 - 1.0 / 32;
     pages_ = pages_ * kKeep + static_cast<double>(pages);
     entries_ = entries_ * kKeep + static_cast<double>(entries);
   }
@@ -103,7 +117,7 @@ class EntriesAPage {
   double pages_ = 1, entries_ = 1;
 };
 
-/// The n-th largest of the last 32 observations.
+/// The n-th largest of the recent observations.
 template <class T, std::size_t n>
 class RecentLargest {
  public:
@@ -126,7 +140,7 @@ class RecentLargest {
   T value() const { return value_; }
 
  private:
-  std::array<T, 32> recent_;
+  std::array<T, kRecent> recent_;
   std::size_t next_ = 0;
   T value_;
 };

@@ -7,11 +7,6 @@ namespace pinion {
 
 namespace {
 
-// The goal for the peak is pursued where so many fit into what the budget allows in any case: a program's
-// first peak stays its peak, and comes before a hundredth of the time is enough. With four of them the first
-// loops over FT's buffers use it up, and with eight the peak of each pattern tried is an oracle's.
-constexpr Duration kPeakRoundTrips = 8;
-
 Desk::Job job_of(KeptDomain& in, const Retention::Action& action) {
   Desk::Job job{
       .kind = Desk::Job::Kind::register_ahead, .in = &in, .regions = {}, .action = action, .decided = true};
@@ -256,7 +251,9 @@ void Desk::grant_peak_goal() {
   Budget& budget = kept(0).domain->budget();
   PeakGoal& goal = budget.peak_goal();
   const Duration trip = time_budget_.lost(longest_trip_);
-  const bool cheap = time_budget_.bounded() && kPeakRoundTrips * trip <= time_budget_.least();
+  // A program's first peak stays its peak, and comes before its share of the time is enough. With four trials
+  // the first loops over FT's buffers use the least up, and with eight each pattern's peak is an oracle's.
+  const bool cheap = time_budget_.bounded() && kTrials * trip <= time_budget_.least();
   // A limit that binds keeps the peak below it, and a node's is shared by need, which a goal would hide.
   goal.pursue(cheap && minimum_gain_.reached() && !time_budget_.limit_binds() && !budget.is_shared());
   if (!goal.pursued()) return;

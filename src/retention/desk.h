@@ -39,7 +39,7 @@ class LookSchedule {
   }
 
   /// The next record wakes the helper itself: records come seldom, or the last one is long past.
-  bool deep(Time now) const { return gap_ > seldom() || now - last_record_ >= kQuiet; }
+  bool deep(Time now) const { return gap_ > seldom() || now - last_record_ >= kLongAgo; }
 
   /// A look at `until` is farther off than where communication is dense.
   bool far(Time now, Time until) const { return until - now > poll_; }
@@ -49,7 +49,7 @@ class LookSchedule {
   Time next(Time now, Time deadline, std::size_t undecided_bytes, Duration least = 0) const {
     // A record pushed just while the helper falls asleep may miss that it should wake it: seen at the latest
     // by then.
-    if (deep(now)) return std::min(deadline, now + kDeepSleep);
+    if (deep(now)) return std::min(deadline, now + kLongestSleep);
     const Duration sleep = within(deadline == kNever ? kNever : deadline - now, undecided_bytes, now);
     return std::min(deadline, now + std::max(sleep, least));
   }
@@ -58,7 +58,7 @@ class LookSchedule {
 
   /// The rings were looked at; `filling`: one of them is more than a quarter full.
   void pace(bool filling) {
-    log_look_ = std::clamp(filling ? log_look_ / 2 : log_look_ * 2, poll_, kDeepSleep);
+    log_look_ = std::clamp(filling ? log_look_ / 2 : log_look_ * 2, poll_, kLongestSleep);
   }
   Time next_for_log(Time now, Time deadline) const { return std::min(deadline, now + log_look_); }
 
@@ -77,26 +77,19 @@ class LookSchedule {
   /// Returns the time from one update of the run's figures to the next: the older the run, the less an update
   /// changes.
   static Duration between_updates(Duration age) {
-    return std::clamp(age / kUpdatesPerAge, 200 * kMillisecond, kSecond);
+    return std::clamp(age / kLooksPerTime, 200 * kMillisecond, kSecond);
   }
 
-  static constexpr Duration kDeepSleep = 250 * kMillisecond;
   /// Memory that was unmapped under its registration stays pinned until the next look: so much of it calls
   /// for one at once.
   static constexpr std::size_t kMuchDoomed = std::size_t{1} << 20;
 
  private:
-  // While communication goes on, the helper looks this many times in the typical gap between records.
-  static constexpr int kLooksPerGap = 16;
-  static constexpr int kUpdatesPerAge = 16;
-  static constexpr int kLongestPolls = 16;     ///< the longest sleep between looks, in units of `poll`
-  static constexpr Duration kQuiet = kSecond;  ///< so long since the last record
-
   /// A wake-up by a record costs far less than looks in such a gap, however far apart.
-  Duration seldom() const { return poll_ * kLongestPolls * kLooksPerGap; }
+  Duration seldom() const { return poll_ * kLooksPerTime * kLooksPerTime; }
 
   Duration within(Duration until_deadline, std::size_t undecided_bytes, Time now) const {
-    const Duration look = std::max(gap_ / kLooksPerGap, poll_);
+    const Duration look = std::max(gap_ / kLooksPerTime, poll_);
     if (until_deadline == kNever || undecided_bytes > 0) return look;
     // The next chance to let a region go is the next deadline: looks come nearer as it does.
     return std::clamp(until_deadline / 2, look, std::max({look, gap_ / 2, (now - last_record_) / 2}));

@@ -11,10 +11,6 @@ constexpr Duration kLeastIdle = 250 * kMicrosecond;
 constexpr Duration kOver = 10 * kMicrosecond;
 // A use that is later than that is left to the looks.
 constexpr Duration kLongestOver = kMillisecond;
-// Letting a buffer go that was used once only is an experiment: it may cost this part of the budget.
-constexpr Duration kExperiment = 8;
-// A limit that was too low so long ago still is.
-constexpr Duration kShortage = kSecond;
 // Memory that is cheap to keep goes after a rest of that length.
 constexpr Duration kLongRest = 10 * kSecond;
 // A region whose uses are unknown stays until keeping it has cost so many late uses.
@@ -249,7 +245,7 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   const std::size_t pages = ref.region->range().pages();
   const std::size_t entries = ref.region->entries.load(std::memory_order_relaxed);
   const Estimate next = forecast_.earliest_use(ref.region->range(), after);
-  const bool too_dear = !buffer.reused && next.time == kNever && !ledger_.fits(ref, kExperiment);
+  const bool too_dear = !buffer.reused && next.time == kNever && !ledger_.fits(ref, kTrials);
   const bool alone = pages == buffer.pages.pages() && entries == buffer.entries;
   const Duration late = alone ? ledger_.worth(buffer) : ledger_.worth(pages, entries);
   const bool stays = next.time != kNever && !Ledger::repays(late, next, now);
@@ -257,7 +253,7 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   if (after < now) expect(ref, next.time);
   // Another buffer may need the room for longer than the region is away, outside of a swap.
   const bool short_of_room =
-      out_of_room_ != kNotYet && now - out_of_room_ < std::max(ledger_.patience(buffer), kShortage);
+      out_of_room_ != kNotYet && now - out_of_room_ < std::max(ledger_.patience(buffer), kLongAgo);
   const bool saves_up =
       collapse_.saves_up(now) && CollapsePlan::is_dear(pages, entries) && next.time != kNever;
   const bool may_collapse = collapse_.collapses() && alone && next.time != kNever && !is_short;
@@ -271,7 +267,7 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
       if (!action.collapse.empty() && claim(ref, after, action)) return true;
       action.collapse = {};
     }
-    keep(id, after, now, too_dear ? ledger_.enough_at(ref, kExperiment) : next.time);
+    keep(id, after, now, too_dear ? ledger_.enough_at(ref, kTrials) : next.time);
     return false;
   }
   if (may_collapse) action.collapse = collapse_.part(buffer, ledger_, costs_, idle, now, true);

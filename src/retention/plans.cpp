@@ -7,8 +7,8 @@ namespace pinion {
 namespace {
 // The first time after which a buffer is tried again that the kernel refused, or a use interrupted; each time
 // twice as long.
-constexpr Duration kAfterRefusal = 60 * kSecond, kAfterUse = kSecond;
-constexpr int kTrials = 3;
+constexpr Duration kAfterRefusal = 60 * kSecond, kAfterUse = kLongAgo;
+constexpr int kInVain = 3;
 // A device that has registered less often may never do so again.
 constexpr int kRegistrations = 2;
 // A stretch takes so many times its round trip at least.
@@ -44,7 +44,7 @@ Range CollapsePlan::part(const Buffer& buffer, const Ledger& ledger, const CostE
   if (most < least) return {};
   const std::size_t afforded = units_for(ledger.free_for_work() - trip);
   if (afforded < least) {
-    saves_until_ = now + std::max(kSecond, 2 * buffer.longest_interval);
+    saves_until_ = now + std::max(kAfterUse, 2 * buffer.longest_interval);
     return {};
   }
   return {rest.begin, rest.begin + std::min(most, afforded)};
@@ -69,8 +69,8 @@ void CollapsePlan::collapsed(Buffer& buffer, const Retention::Action& action, Du
 void CollapsePlan::registered(const Buffer& buffer, Duration took) {
   if (!collapses() || buffer.collapsing.dear == 0 || buffer.collapsing.done_to < units_of(buffer.pages).end)
     return;
-  in_vain_ = std::max(-kTrials, in_vain_ + (took > buffer.collapsing.dear / 2 ? 1 : -1));
-  if (in_vain_ == kTrials) gains_ = false;
+  in_vain_ = std::max(-kInVain, in_vain_ + (took > buffer.collapsing.dear / 2 ? 1 : -1));
+  if (in_vain_ == kInVain) gains_ = false;
 }
 
 }  // namespace pinion

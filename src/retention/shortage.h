@@ -148,7 +148,7 @@ class SparedWork {
       return;
     }
     settle(false, [](const Made& made) { return !made.in->retention->wants(made.action); });
-    made_.push_back({&in, action, budget_.did_for_threads(std::exchange(clearing_, 0) + took + kWakes)});
+    made_.push_back({&in, action, budget_.did_for_threads(std::exchange(clearing_, 0) + took + 2 * kWakes)});
   }
   /// A transfer has used registered memory.
   void used(const KeptDomain& in, Range range) {
@@ -166,8 +166,6 @@ class SparedWork {
     Retention::Action action;
     Duration receipt;
   };
-  /// CPU of the helper's wake-ups for both calls.
-  static constexpr Duration kWakes = 20 * kMicrosecond;
 
   template <class Which>
   void settle(bool used, Which&& which) {

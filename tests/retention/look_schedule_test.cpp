@@ -42,14 +42,14 @@ TEST(LookSchedule, DeepAfterASecond) {
   const LookSchedule looks = dense(kMillisecond, 0);
   EXPECT_FALSE(looks.deep(kSecond - 1));
   EXPECT_TRUE(looks.deep(kSecond));
-  EXPECT_EQ(looks.next(kSecond, kNever, 1), kSecond + LookSchedule::kDeepSleep);
+  EXPECT_EQ(looks.next(kSecond, kNever, 1), kSecond + kLongestSleep);
 }
 
 TEST(LookSchedule, RecordsThatComeSeldomWakeTheHelperThemselves) {
   EXPECT_FALSE(dense(256 * kMillisecond, 0).deep(0));
   const LookSchedule seldom = dense(257 * kMillisecond, 0);
   EXPECT_TRUE(seldom.deep(0));
-  EXPECT_EQ(seldom.next(0, kNever, 1), LookSchedule::kDeepSleep);
+  EXPECT_EQ(seldom.next(0, kNever, 1), kLongestSleep);
   EXPECT_EQ(seldom.next(0, 3 * kMillisecond, 1), 3 * kMillisecond);
 }
 
@@ -76,7 +76,7 @@ TEST(LookSchedule, WhereOnlyTheLogWaitsTheRingsSetThePace) {
   looks.pace(false);
   EXPECT_EQ(looks.next_for_log(0, kNever), 2 * kMillisecond);
   for (int look = 0; look < 20; ++look) looks.pace(false);
-  EXPECT_EQ(looks.next_for_log(kSecond, kNever), kSecond + LookSchedule::kDeepSleep);
+  EXPECT_EQ(looks.next_for_log(kSecond, kNever), kSecond + kLongestSleep);
   for (int look = 0; look < 20; ++look) looks.pace(true);
   EXPECT_EQ(looks.next_for_log(0, kNever), kPoll);
 }

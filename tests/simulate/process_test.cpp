@@ -395,7 +395,7 @@ TEST(SimulatedProcess, APauseOfYearsIsSimulatedAtOnce) {
   heard.follow(script);
   const runlog::Counters counters = heard.process.counters();
   EXPECT_EQ(counters.acquires, 61u);
-  constexpr auto kLooks = static_cast<double>(kYears / LookSchedule::kDeepSleep);
+  constexpr auto kLooks = static_cast<double>(kYears / kLongestSleep);
   EXPECT_NEAR(static_cast<double>(counters.helper_wakeups), kLooks, 0.01 * kLooks);
 }
 
