@@ -43,6 +43,21 @@ struct KnownWorth {
   Duration value = 0;
 };
 
+/// What is known of a buffer. Its state follows from its region and the list of HelperRetention that has it:
+///
+///   state    region             list, and what the helper waits for       then
+///   used     registered         undecided_: next()                        kept, settled or gone
+///   kept     registered         looks_: waiting has cost a late use       used, or decided about again
+///   settled  registered, marked looks_: a rest                            used, or decided about as used
+///   gone     being deregistered none: done()                              queued or absent
+///   queued   none               plan_: the registration is due            ahead; used, if that is sooner
+///   absent   none               none: the use, which registers            used
+///   ahead    registered         looks_: as kept                           used, or decided about again
+///   unknown  registered         looks_: it has cost many late uses        used, or decided about
+///
+/// `unknown` are buffers that a sweep has found, whose uses left no record. From each state, a change of the
+/// memory ends the buffer, and its number is given again. A buffer that is kept, absent or ahead may be in
+/// overs_, too: the helper wakes when its next use should be over, and decides at once.
 struct Buffer {
   bool live = false;
   Range pages{};
