@@ -404,7 +404,7 @@ class LookAhead {
     position_.advance(next.name);
     end_ += next.after;
     make_room();
-    Step& step = steps_[tail_++ & (steps_.size() - 1)];
+    Step& step = (*this)[tail_++];
     step = {next.name, next.buffer, false, false, end_, kNone};
     return &step;
   }
@@ -440,8 +440,8 @@ class LookAhead {
     return std::max<Duration>(0, before - base_);
   }
 
-  Step& operator[](std::uint64_t i) { return steps_[i & (steps_.size() - 1)]; }
-  const Step& operator[](std::uint64_t i) const { return steps_[i & (steps_.size() - 1)]; }
+  Step& operator[](std::uint64_t i) { return steps_[i & mask_]; }
+  const Step& operator[](std::uint64_t i) const { return steps_[i & mask_]; }
   bool holds(std::uint64_t i) const { return i >= first_ && i + kTolerance >= head_ && i < tail_; }
 
   std::uint64_t head() const { return head_; }  ///< the next expected one
@@ -459,14 +459,16 @@ class LookAhead {
 
   void make_room() {
     // Steps passed over stay as long as one of them may turn out to be overdue.
-    if (tail_ - head_ + kTolerance < steps_.size()) return;
+    if (tail_ - head_ + kTolerance <= mask_) return;
     std::vector<Step> larger(steps_.size() * 2);
     const std::uint64_t begin = tail_ > steps_.size() ? tail_ - steps_.size() : 0;
     for (std::uint64_t i = begin; i < tail_; ++i) larger[i & (larger.size() - 1)] = (*this)[i];
+    mask_ = larger.size() - 1;
     steps_.swap(larger);
   }
 
-  std::vector<Step> steps_;
+  std::vector<Step> steps_;  ///< a power of two
+  std::uint64_t mask_ = kFirst - 1;
   std::uint64_t first_ = 0, head_ = 0, tail_ = 0;
   StreamPosition position_;   ///< behind the last step
   Duration end_ = 0;          ///< the last step's place on the time line

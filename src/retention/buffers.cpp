@@ -35,6 +35,7 @@ std::pair<BufferId, bool> BufferTable::add(Range pages) {
   if (buffers_.size() > found_.size()) {
     found_.clear();
     found_.resize(std::bit_ceil(buffers_.size()));
+    found_mask_ = found_.size() - 1;
   }
   buffers_[id].live = true;
   buffers_[id].pages = pages;

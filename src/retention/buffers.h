@@ -150,7 +150,7 @@ class BufferTable {
   const std::vector<BufferId>& find_in(Range range) const;
   std::vector<BufferId> longest_unused(BufferId except) const;
   std::size_t slot_of(Range range) const {
-    return static_cast<std::size_t>(range.begin * 0x9E3779B97F4A7C15ull >> 40) & (found_.size() - 1);
+    return static_cast<std::size_t>(range.begin * 0x9E3779B97F4A7C15ull >> 40) & found_mask_;
   }
 
   std::vector<Buffer> buffers_;
@@ -164,7 +164,8 @@ class BufferTable {
     std::vector<BufferId> buffers;
   };
   mutable std::vector<Found> found_{64};  ///< by slot_of(); a power of two, as many as buffers at least
-  std::size_t largest_pages_ = 1;         ///< of any buffer so far
+  std::size_t found_mask_ = found_.size() - 1;
+  std::size_t largest_pages_ = 1;  ///< of any buffer so far
   std::size_t all_pages_ = 0;
   std::size_t forget_beyond_ = kMost;
 };

@@ -62,6 +62,7 @@ class LinearFit {
     // Falls back towards 1 by a tenth of its height at every observation that the line explains.
     const double excess = y / (again ? std::max(1.0, a_ * x + b_) : expected);
     excess_ = std::clamp(excess, again ? 1 : 1 + (excess_ - 1) * 0.9, kFar);
+    asked_ = SIZE_MAX;
   }
 
   /// Observations so far: while it is the same, so are all answers.
@@ -74,7 +75,9 @@ class LinearFit {
   }
   /// The paper's "maximum potential cost": the line times the largest recent excess over it.
   Duration upper(std::size_t entries) const {
-    return static_cast<Duration>(static_cast<double>(expected(entries)) * excess_ + 0.5);
+    if (entries == asked_) return upper_;  // mostly: each decision asks several times
+    asked_ = entries;
+    return upper_ = static_cast<Duration>(static_cast<double>(expected(entries)) * excess_ + 0.5);
   }
 
  private:
@@ -97,6 +100,8 @@ class LinearFit {
   double a_ = 0, b_ = 0;
   double excess_ = 1;
   std::uint64_t observed_ = 0;
+  mutable std::size_t asked_ = SIZE_MAX;  ///< upper() was asked for last
+  mutable Duration upper_ = 0;            ///< its answer
   int off_ = 0;  ///< the last observation lay far above the line (1), or far below (-1)
 };
 
