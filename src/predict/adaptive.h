@@ -92,8 +92,8 @@ class AdaptivePredictor final : public Predictor {
     Time reuse_at = kNever;
     std::array<std::uint64_t, kReuseContexts> contexts{};  ///< of the last use; 0: none learns
     Losses loss;
-    RecentValues<64> errors;  ///< actual less predicted, at last, in ns
-    mutable Margin margin;    ///< for its `worth`
+    RecentValues errors;    ///< actual less predicted, at last, in ns
+    mutable Margin margin;  ///< for its `worth`
   };
   struct Held {
     EventModel::Event event;
@@ -153,9 +153,9 @@ class AdaptivePredictor final : public Predictor {
   std::vector<Thread> threads_;
   std::vector<Buffer> buffers_;
   std::unordered_map<std::uint64_t, BufferId> by_key_;
-  Losses loss_;              ///< of all buffers: a new one's
-  RecentValues<64> shares_;  ///< errors of all buffers, as shares of the intervals
-  bool profiled_ = false;    ///< so even a buffer used once may be known
+  Losses loss_;            ///< of all buffers: a new one's
+  RecentValues shares_;    ///< errors of all buffers, as shares of the intervals
+  bool profiled_ = false;  ///< so even a buffer used once may be known
   Duration sooner_ = 0;
   std::vector<BufferId> moved_;
 };

@@ -26,9 +26,9 @@ float EventModel::in_another_run(const Node& node) const {
 }
 
 void EventModel::learn(const Contexts& contexts, const Event& event, Duration after) {
+  const EventName any_new = event.is_new ? EventName(event.name.site, kNewBuffer) : event.name;
   for (unsigned kind = 0; kind < kContextKinds; ++kind) {
-    EventName name = event.name;
-    if (event.is_new && kind == kSitesContext) name.buffer = kNewBuffer;
+    const EventName& name = kind == kSitesContext ? any_new : event.name;
     Node& node = nodes_.insert(contexts[kind]);
     node.kind = static_cast<std::uint8_t>(kind);
     if (node.delay.known()) {

@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
@@ -21,30 +20,26 @@
 namespace pinion {
 
 /// The latest values of something, in order of size.
-template <std::size_t most>
 class RecentValues {
-  static_assert(std::has_single_bit(most));
-
  public:
+  static constexpr std::size_t kMost = 64;  ///< a power of two
+
   void add(float value) {
     const std::size_t n = size();
     std::size_t at = n;
-    if (count_ >= most) {
+    if (count_ >= kMost) {
       // The oldest makes room; only values between it and the new one move.
-      at = place_of(recent_[count_ % most]);
-      if constexpr (most > kBlock)
-        for (; at + kBlock < n && sorted_[at + kBlock] < value; at += kBlock) move_block(at + 1, at);
+      at = place_of(recent_[count_ % kMost]);
+      for (; at + kBlock < n && sorted_[at + kBlock] < value; at += kBlock) move_block(at + 1, at);
       for (; at + 1 < n && sorted_[at + 1] < value; ++at) sorted_[at] = sorted_[at + 1];
     }
-    if constexpr (most > kBlock)
-      for (; at >= kBlock && value < sorted_[at - kBlock]; at -= kBlock)
-        move_block(at - kBlock, at - kBlock + 1);
+    for (; at >= kBlock && value < sorted_[at - kBlock]; at -= kBlock)
+      move_block(at - kBlock, at - kBlock + 1);
     for (; at > 0 && value < sorted_[at - 1]; --at) sorted_[at] = sorted_[at - 1];
     sorted_[at] = value;
-    recent_[count_ % most] = value;
-    if (++count_ == 4 * most) count_ = 2 * most;  // beyond `most` only the position counts
+    recent_[count_++ % kMost] = value;
   }
-  std::size_t size() const { return std::min<std::size_t>(count_, most); }
+  std::size_t size() const { return std::min<std::size_t>(count_, kMost); }
   std::span<const float> sorted() const { return {sorted_.data(), size()}; }
 
  private:
@@ -57,12 +52,12 @@ class RecentValues {
   /// mispredict branches.
   std::size_t place_of(float value) const {
     std::size_t at = 0;
-    for (std::size_t half = most / 2; half > 0; half /= 2) at += half * (sorted_[at + half - 1] < value);
+    for (std::size_t half = kMost / 2; half > 0; half /= 2) at += half * (sorted_[at + half - 1] < value);
     return at;
   }
 
-  std::array<float, most> recent_{}, sorted_{};
-  std::uint32_t count_ = 0;
+  std::array<float, kMost> recent_{}, sorted_{};
+  std::uint64_t count_ = 0;
 };
 
 /// Returns the loss, 0 to 1, of a prediction that was `off` when `interval` passed. Almost right counts much
@@ -152,8 +147,11 @@ class Interval {
 struct EventName {
   std::uint64_t site = 0;
   std::uint64_t buffer = 0;  ///< the buffer's key rather than its number
+  std::uint64_t symbol = 0;  ///< for both
 
-  std::uint64_t symbol() const { return mix(mix(2, site), buffer); }
+  EventName() = default;
+  EventName(std::uint64_t its_site, std::uint64_t its_buffer)
+      : site(its_site), buffer(its_buffer), symbol(mix(mix(2, its_site), its_buffer)) {}
   bool operator==(const EventName& other) const { return site == other.site && buffer == other.buffer; }
 };
 
@@ -174,7 +172,7 @@ using Contexts = std::array<std::uint64_t, kContextKinds>;  ///< a key for each 
 class StreamPosition {
  public:
   void advance(const EventName& event) {
-    const std::uint64_t symbol = event.symbol();
+    const std::uint64_t symbol = event.symbol;
     if (symbol == latest_) {
       if (run_ < kLongest) ++run_;
     } else {
