@@ -54,7 +54,7 @@ void BufferTable::remove(BufferId id) {
   free_.push_back(id);
 }
 
-const std::vector<BufferId>& BufferTable::find_in(Range range) const {
+const Ids& BufferTable::find_in(Range range) const {
   Found& found = found_[slot_of(range)];
   found.range = range;
   found.changes = changes_;
@@ -66,8 +66,8 @@ const std::vector<BufferId>& BufferTable::find_in(Range range) const {
   return found.buffers;
 }
 
-std::vector<BufferId> BufferTable::overlapping(Range range) const {
-  std::vector<BufferId> found;
+Ids BufferTable::overlapping(Range range) const {
+  Ids found;
   // No buffer that begins further before can reach into the range.
   const Address reach = largest_pages_ * page_size();
   const Address first = range.begin > reach ? range.begin - reach : 0;
@@ -78,14 +78,14 @@ std::vector<BufferId> BufferTable::overlapping(Range range) const {
   return found;
 }
 
-std::vector<BufferId> BufferTable::longest_unused(BufferId except) const {
+Ids BufferTable::longest_unused(BufferId except) const {
   std::vector<std::pair<Time, BufferId>> by_use;
   for (const auto& [key, id] : by_begin_) {
     if (id != except && !registered(buffers_[id].region)) by_use.emplace_back(buffers_[id].last_use, id);
   }
   const auto middle = by_use.begin() + static_cast<std::ptrdiff_t>(by_use.size() / 2);
   std::nth_element(by_use.begin(), middle, by_use.end());
-  std::vector<BufferId> oldest;
+  Ids oldest;
   for (auto at = by_use.begin(); at != middle; ++at) oldest.push_back(at->second);
   return oldest;
 }
@@ -195,12 +195,11 @@ const Estimate& Forecast::next_use(BufferId id, Time after) const {
   return next;
 }
 
-Estimate Forecast::earliest_use(Range region, Time after) const {
-  const std::vector<BufferId>& buffers = buffers_.in(region);
-  if (buffers.size() == 1) return next_use(buffers.front(), after);
+Estimate Forecast::earliest_use(const Ids& region, Time after) const {
+  if (region.size() == 1) return next_use(region.front(), after);
   BufferId first = 0;
   Time earliest = kNever, early = kNever;
-  for (const BufferId id : buffers) {
+  for (const BufferId id : region) {
     const Time next = next_time(id, after);
     if (next == kNever) continue;
     earliest = std::min(earliest, next);
@@ -214,9 +213,9 @@ Estimate Forecast::earliest_use(Range region, Time after) const {
   return estimate;
 }
 
-Time Forecast::earliest_time(Range region, Time after, BufferId id, Time known) const {
+Time Forecast::earliest_time(const Ids& region, Time after, BufferId id, Time known) const {
   Time earliest = kNever;
-  for (const BufferId other : buffers_.in(region))
+  for (const BufferId other : region)
     earliest = std::min(earliest, other == id ? known : next_time(other, after));
   return earliest;
 }
@@ -245,11 +244,11 @@ Duration SettledRegions::interval(Buffer& buffer, Time begin, const Region& regi
   return time * buffers / (buffers + since);
 }
 
-Time SettledRegions::rested_at(RegionRef ref, Time now) {
+Time SettledRegions::rested_at(RegionRef ref, const Ids& buffers, Time now) {
   const auto mark = marked_.find(ref.region);
   const bool used = mark != marked_.end() && registered(ref_of(*mark)) && look(ref.region, mark->second, now);
   Time rested = kNotYet, since = kNever;
-  for (const BufferId id : buffers_.in(ref.region->range())) {
+  for (const BufferId id : buffers) {
     const Buffer& buffer = buffers_[id];
     if (!buffer.settled.by_last_use) continue;
     rested = std::max(rested, buffer.last_use + kRest);
@@ -286,7 +285,7 @@ bool SettledRegions::look(Region* region, Marked& marked, Time now) {
   if (count == 0) return false;
   // Uses leave no time: the last one was just now, for all that is known.
   region->last_use.store(domain_.clock().ticks_at(now), std::memory_order_relaxed);
-  const std::vector<BufferId>& all = buffers_.in(region->range());
+  const Ids& all = buffers_.in(region->range());
   const auto buffers = static_cast<std::uint32_t>(all.size());
   std::uint32_t left = count;
   for (std::uint32_t i = 0; i < buffers; ++i) {

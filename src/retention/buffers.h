@@ -107,6 +107,8 @@ struct Buffer {
   }
 };
 
+using Ids = std::vector<BufferId>;
+
 class BufferTable {
  public:
   Buffer& operator[](BufferId id) { return buffers_[id]; }
@@ -128,12 +130,12 @@ class BufferTable {
 
   /// Returns the buffers that lie in `range`, by address. The list is good until a buffer comes or goes, or
   /// other ranges are asked for.
-  const std::vector<BufferId>& in(Range range) const {
+  const Ids& in(Range range) const {
     const Found& found = found_[slot_of(range)];
     return found.changes == changes_ && found.range == range ? found.buffers : find_in(range);
   }
   /// Returns the buffers that overlap `range`.
-  std::vector<BufferId> overlapping(Range range) const;
+  Ids overlapping(Range range) const;
   /// Calls drop(id), which removes it, for half of the buffers that lack a region, the longest unused ones,
   /// if there are too many. Half at once, so that a stream of buffers used only once costs O(1) amortized.
   template <class Drop>
@@ -147,21 +149,21 @@ class BufferTable {
  private:
   static constexpr std::size_t kMost = 16384;
 
-  const std::vector<BufferId>& find_in(Range range) const;
-  std::vector<BufferId> longest_unused(BufferId except) const;
+  const Ids& find_in(Range range) const;
+  Ids longest_unused(BufferId except) const;
   std::size_t slot_of(Range range) const {
     return static_cast<std::size_t>(range.begin * 0x9E3779B97F4A7C15ull >> 40) & found_mask_;
   }
 
   std::vector<Buffer> buffers_;
-  std::vector<BufferId> free_;
+  Ids free_;
   std::map<std::pair<Address, Address>, BufferId> by_begin_;
   std::uint64_t changes_ = 0;  ///< of by_begin_
   /// An answer of in(): each use needs that of one region several times.
   struct Found {
     std::uint64_t changes = UINT64_MAX;
     Range range{};
-    std::vector<BufferId> buffers;
+    Ids buffers;
   };
   mutable std::vector<Found> found_{64};  ///< by slot_of(); a power of two, as many as buffers at least
   std::size_t found_mask_ = found_.size() - 1;
@@ -307,9 +309,9 @@ class Forecast {
   const Estimate& next_use(BufferId id, Time after) const;
   /// Returns the use of the region's buffer that has to be ready first, by the margins as they were last;
   /// `time` is the earliest of all.
-  Estimate earliest_use(Range region, Time after) const;
+  Estimate earliest_use(const Ids& region, Time after) const;
   /// Returns the earliest time of all. `known`: that of buffer `id`, one of them.
-  Time earliest_time(Range region, Time after, BufferId id, Time known) const;
+  Time earliest_time(const Ids& region, Time after, BufferId id, Time known) const;
 
  private:
   /// A predictor's time as the run's: its thread has waited so long for registrations before.
@@ -354,7 +356,7 @@ class SettledRegions {
   }
   /// Returns when the region will have rested long enough for a decision, as far as is known now; up to
   /// `now`: it has.
-  Time rested_at(RegionRef ref, Time now);
+  Time rested_at(RegionRef ref, const Ids& buffers, Time now);
   /// Decisions about the region wait until then, and hits on it leave no records, if all its buffers are
   /// settled.
   void mark(RegionRef ref, Time now, Time until);

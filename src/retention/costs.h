@@ -132,6 +132,9 @@ class RecentLargest {
     const bool same = oldest == value || (oldest < value_ && value <= value_);
     oldest = value;
     if (same) return;
+    // The largest one left, and stands elsewhere, too.
+    if (n == 1 && value <= value_ && std::find(recent_.begin(), recent_.end(), value_) != recent_.end())
+      return;
     std::array<T, n> largest{};  // in order of size
     std::size_t there = 0;
     for (const T& recent : recent_) {

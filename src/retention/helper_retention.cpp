@@ -93,7 +93,7 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
   follow_predictor(id);
   // Victims may be chosen before the decision that follows.
   if (domain_.pressed() && registered(region))
-    expect(region, forecast_.earliest_time(region.region->range(), time, id, observed.next));
+    expect(region, forecast_.earliest_time(buffers_.in(region.region->range()), time, id, observed.next));
   undecided_.push_back(id);
   return late;
 }
@@ -127,20 +127,18 @@ Observed HelperRetention::learn(BufferId id, const runlog::Event& lease, Duratio
                                 bool continues) {
   const Buffer& buffer = buffers_[id];
   const Time time = lease.begin_ns, end = std::max(lease.end_ns, time);
-  Use use;
-  use.buffer = id;
-  use.site = settings_.site_name ? settings_.site_name(lease.site) : lease.site;
-  use.address = lease.address;
-  use.kind = static_cast<CallKind>(lease.call);
-  use.thread = lease.thread;
-  use.time = time - delayed;
-  use.end = std::max(end - static_cast<Duration>(lease.wait_ns), time) - delayed;
-  use.pages = buffer.pages.pages();
-  use.continues = continues;
-  use.delayed = delayed;
-  use.lead = ledger_.lead(buffer.entries);
-  use.last = last_use - delayed;
-  return forecast_.learn(use);
+  return forecast_.learn({.buffer = id,
+                          .site = settings_.site_name ? settings_.site_name(lease.site) : lease.site,
+                          .address = lease.address,
+                          .kind = static_cast<CallKind>(lease.call),
+                          .thread = lease.thread,
+                          .time = time - delayed,
+                          .end = std::max(end - static_cast<Duration>(lease.wait_ns), time) - delayed,
+                          .pages = buffer.pages.pages(),
+                          .continues = continues,
+                          .lead = ledger_.lead(buffer.entries),
+                          .last = last_use - delayed,
+                          .delayed = delayed});
 }
 
 void HelperRetention::follow_predictor(BufferId used) {
@@ -152,7 +150,7 @@ void HelperRetention::follow_predictor(BufferId used) {
 }
 
 void HelperRetention::memory_event(Range range) {
-  const std::vector<BufferId> gone = buffers_.overlapping(range);
+  const Ids gone = buffers_.overlapping(range);
   const Time now = gone.empty() ? 0 : domain_.clock().now();
   for (const BufferId id : gone) settled_.end(buffers_[id].region, now);
   for (const BufferId id : gone) drop(id);
@@ -168,7 +166,7 @@ void HelperRetention::evicted(Range pages, Time now) {
 }
 
 bool HelperRetention::has_let_go(Range range) const {
-  const std::vector<BufferId> there = buffers_.overlapping(range);
+  const Ids there = buffers_.overlapping(range);
   return std::any_of(there.begin(), there.end(), [this](BufferId id) { return buffers_[id].reserved != 0; });
 }
 
@@ -228,10 +226,11 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   const Buffer& buffer = buffers_[id];
   if (!buffer.live || !registered(buffer.region)) return false;
   const RegionRef ref = buffer.region;
-  if (const Time rested = settled_.rested_at(ref, now); now < rested) {
+  const Ids& all = buffers_.in(ref.region->range());
+  if (const Time rested = settled_.rested_at(ref, all, now); now < rested) {
     looks_.set(id, rested);
     settled_.mark(ref, now, rested);
-    expect(ref, forecast_.earliest_time(ref.region->range(), after, id, forecast_.next_time(id, after)));
+    expect(ref, forecast_.earliest_time(all, after, id, forecast_.next_time(id, after)));
     return false;
   }
   if (keeps_all_) return false;
@@ -244,7 +243,7 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   ledger_.note_terms();
   const std::size_t pages = ref.region->range().pages();
   const std::size_t entries = ref.region->entries.load(std::memory_order_relaxed);
-  const Estimate next = forecast_.earliest_use(ref.region->range(), after);
+  const Estimate next = forecast_.earliest_use(all, after);
   const bool too_dear = !buffer.reused && next.time == kNever && !ledger_.fits(ref, kTrials);
   const bool alone = pages == buffer.pages.pages() && entries == buffer.entries;
   const Duration late = alone ? ledger_.worth(buffer) : ledger_.worth(pages, entries);
@@ -254,13 +253,12 @@ bool HelperRetention::let_go(BufferId id, Time after, Time now, Action& action) 
   // Another buffer may need the room for longer than the region is away, outside of a swap.
   const bool short_of_room =
       out_of_room_ != kNotYet && now - out_of_room_ < std::max(ledger_.patience(buffer), kLongAgo);
-  const bool saves_up =
-      collapse_.saves_up(now) && CollapsePlan::is_dear(pages, entries) && next.time != kNever;
+  const bool saves = collapse_.saves_up(now) && CollapsePlan::is_dear(pages, entries) && next.time != kNever;
   const bool may_collapse = collapse_.collapses() && alone && next.time != kNever && !is_short;
   if (may_collapse) collapse_.look(buffers_[id], now);
   const Duration idle = idle_for_collapse(plan_, may_collapse ? collapse_.longest(buffer) : 0, next, now);
   action.buffer = id;
-  if (short_of_room || refused || saves_up || !ledger_.affords(pages, entries, next, now)) {
+  if (short_of_room || refused || saves || !ledger_.affords(pages, entries, next, now)) {
     if (may_collapse && !short_of_room) {
       collapse_.kept_as_dear(buffers_[id], now);
       action.collapse = collapse_.part(buffer, ledger_, costs_, idle, now, false);
@@ -423,11 +421,11 @@ void HelperRetention::done(const Action& action, RegionRef region, bool ok, Dura
   if (took > 0) collapse_.registered(buffer, took);
   buffer.region = region;
   if (!registered(region)) return;
-  for (const BufferId id : buffers_.in(region.region->range())) ledger_.give_back(buffers_[id]);
+  const Ids& all = buffers_.in(region.region->range());
+  for (const BufferId id : all) ledger_.give_back(buffers_[id]);
   // The use that it is registered for, even if that is overdue: it is still to come.
   const Time own = forecast_.next_time(action.buffer, now);
-  const Time next =
-      std::min(action.use, forecast_.earliest_time(region.region->range(), now, action.buffer, own));
+  const Time next = std::min(action.use, forecast_.earliest_time(all, now, action.buffer, own));
   expect(region, next);
   listen(action.buffer, buffer.last_use, now);
   looks_.set(action.buffer, (next == kNever ? now : next) + ledger_.patience(buffer));
