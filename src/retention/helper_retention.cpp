@@ -21,6 +21,7 @@ constexpr Duration kLateCollapse = 8;
 /// Returns how many of the region's translation entries `pages` in it have.
 std::size_t entries_under(const Region* region, Range pages) {
   const std::size_t entries = region->entries.load(std::memory_order_relaxed);
+  if (region->range() == pages) return std::max<std::size_t>(1, entries);  // mostly
   const std::size_t all = region->range().pages();
   return std::max<std::size_t>(1, (entries * pages.pages() + all - 1) / all);
 }
