@@ -212,17 +212,16 @@ void AdaptivePredictor::pass(Thread& thread, std::uint64_t i) {
 }
 
 void AdaptivePredictor::hold(Thread& thread, const Held& held) {
-  std::size_t place = thread.held.size();
-  while (place > 0 && held.time < thread.held[place - 1].time) --place;
-  // One that was passed over changes the contexts of those behind it.
-  if (place < thread.held.size()) {
+  std::vector<Held>& all = thread.held;
+  auto first = all.end();
+  if (!all.empty() && held.time < all.back().time) {
+    // It was passed over, which changes the contexts of those behind it.
     thread.newest = thread.position;
-    for (std::size_t i = 0; i < place; ++i) thread.newest.advance(thread.held[i].event.name);
+    for (first = all.begin(); first->time <= held.time; ++first) thread.newest.advance(first->event.name);
   }
-  thread.held.insert(thread.held.begin() + static_cast<std::ptrdiff_t>(place), held);
-  for (; place < thread.held.size(); ++place) {
-    thread.newest.advance(thread.held[place].event.name);
-    thread.held[place].contexts = thread.newest.contexts();
+  for (first = all.insert(first, held); first != all.end(); ++first) {
+    thread.newest.advance(first->event.name);
+    first->contexts = thread.newest.contexts();
   }
 }
 

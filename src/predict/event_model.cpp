@@ -26,9 +26,10 @@ float EventModel::in_another_run(const Node& node) const {
 }
 
 void EventModel::learn(const Contexts& contexts, const Event& event, Duration after) {
-  const EventName any_new = event.is_new ? EventName(event.name.site, kNewBuffer) : event.name;
+  EventName any_new;
+  if (event.is_new) any_new = {event.name.site, kNewBuffer};
   for (unsigned kind = 0; kind < kContextKinds; ++kind) {
-    const EventName& name = kind == kSitesContext ? any_new : event.name;
+    const EventName& name = event.is_new && kind == kSitesContext ? any_new : event.name;
     Node& node = nodes_.insert(contexts[kind]);
     node.kind = static_cast<std::uint8_t>(kind);
     if (node.delay.known()) {

@@ -152,7 +152,7 @@ struct EventName {
   EventName() = default;
   EventName(std::uint64_t its_site, std::uint64_t its_buffer)
       : site(its_site), buffer(its_buffer), symbol(mix(mix(2, its_site), its_buffer)) {}
-  bool operator==(const EventName& other) const { return site == other.site && buffer == other.buffer; }
+  bool operator==(const EventName& other) const { return symbol == other.symbol; }
 };
 
 /// Stands for any buffer at its first use.
