@@ -42,18 +42,18 @@ class Retention {
       register_ahead,  ///< run a ticket without lease for `pages` and `access`, then done()
     };
     Kind kind = Kind::sleep;
-    Time wake_at = kNever;
-    Region* region = nullptr;
     BufferId buffer = 0;  ///< of a registration
+    Region* region = nullptr;
     Range pages{};
-    Access access = Access::read;
-    std::size_t entries = 0;  ///< of a deregistration: the region's translation entries
     Range collapse{};         ///< of a deregistration: to be turned into hugepages before done()
     Collapsed collapsed{};    ///< what became of that
-    Time use = kNever;        ///< of a registration: the use that it serves
+    std::size_t entries = 0;  ///< of a deregistration: the region's translation entries
     /// Of a deregistration: uses expected later than this are queued. Of a registration: the buffer's last
     /// use.
     Time after = 0;
+    Time use = kNever;  ///< of a registration: the use that it serves
+    Time wake_at = kNever;
+    Access access = Access::read;
   };
   static Action deregistration(Region* region) {
     Action action;
