@@ -18,7 +18,7 @@ print(int(re.search(r"Collected : (\d+)", open(sys.argv[1] + "/counted").read())
 EOF
 }
 
-for case in "bt:A:4 40 8000" "mg:D:4 20 8700"; do
+for case in "bt:A:4 40 7900" "mg:D:4 20 8600"; do
   read -r pattern iterations bound <<<"$case"
   count=$(instructions "$pattern" "$iterations")
   echo "$pattern: $count instructions a use"
