@@ -57,15 +57,27 @@ bool changes_map(LibcFunction function) {
 
 long perform(LibcFunction function, const Arguments& arguments);
 
-/// Tails go before the memory in front of them changes.
+void give_up(Range tail) { perform(kMunmap, arguments_of(tail.begin, tail.bytes())); }
+
+/// Tails go before the memory in front of them changes, and where the program names their place.
 void give_up_tails(long system_call, const Arguments& arguments, const ConcernedMemory& memory) {
   if (mapping_tails.empty()) return;
-  const auto give_up = [](Range tail) { perform(kMunmap, arguments_of(tail.begin, tail.bytes())); };
   if (system_call == SYS_mremap)  // one that grows in place is no event
     mapping_tails.take(pages_touched(Range::of(reinterpret_cast<void*>(arguments[0]),
                                                static_cast<std::size_t>(arguments[1]))),
                        give_up);
   for (const Range range : {memory.first, memory.second}) mapping_tails.take(range, give_up);
+  if (const Range named = named_memory(system_call, arguments); !named.empty())
+    mapping_tails.take_inside(named, give_up);
+}
+
+/// Makes the call, and makes it again where it lacked memory that the tails had.
+template <class MakeCall>
+long call_before_tails(long system_call, MakeCall&& make_call) {
+  const long result = make_call();
+  if (!lacks_memory(system_call, result) || mapping_tails.empty()) return result;
+  mapping_tails.take(all_addresses(), give_up);
+  return make_call();
 }
 
 /// The work of a function's replacement.
@@ -78,7 +90,9 @@ long perform(LibcFunction function, const Arguments& arguments, const ConcernedM
   Range tail;
   const long result = bracketed(system_call, arguments, memory, [&](const Arguments& a) {
     const MapChange change(changes_map(function));
-    return function == kMmap ? map_as_wished(a, memory, tail) : call_next(function, a, memory);
+    return call_before_tails(system_call, [&] {
+      return function == kMmap ? map_as_wished(a, memory, tail) : call_next(function, a, memory);
+    });
   });
   report_appeared(system_call, arguments, result, tail);
   return to_libc(result, caller_errno);
@@ -465,7 +479,9 @@ extern "C" long pinion_memory_system_call(long number, long a0, long a1, long a2
   const SystemCallArguments arguments{a0, a1, a2, a3, a4, a5};
   const ConcernedMemory memory = concerned_memory(number, arguments);
   give_up_tails(number, arguments, memory);
-  const auto make_call = [&](const SystemCallArguments& a) { return raw_system_call(number, a); };
+  const auto make_call = [&](const SystemCallArguments& a) {
+    return call_before_tails(number, [&] { return raw_system_call(number, a); });
+  };
   const auto in_brackets = [&] {
     return is_bracketed(memory) ? make_call(arguments) : bracketed(number, arguments, memory, make_call);
   };

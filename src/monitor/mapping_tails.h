@@ -1,6 +1,7 @@
 // Tails of mappings: memory that lies behind a mapping of the program's, up to the end of its last hugepage,
 // and that the program knows nothing of. With it the mapping lies in hugepages as a whole. A tail goes with
-// the first change of the memory in front of it, since the program may have that place in mind.
+// the first change of the memory in front of it, since the program may have that place in mind. It also goes
+// when the program names its place, and when the program's calls lack memory or addresses.
 //
 // Owns the tails. Lock-free: hooks of any thread, signal handlers, children of vfork.
 #pragma once
@@ -9,6 +10,7 @@
 #include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <utility>
 
 #include "base/range.h"
 #include "monitor/memory_calls.h"
@@ -43,6 +45,11 @@ class MappingTails {
       count_.fetch_sub(1, std::memory_order_relaxed);
       use(tail);
     }
+  }
+  /// Hands over the tails that lie in the range, at least in part.
+  template <class Use>
+  void take_inside(Range range, Use&& use) {
+    take({range.begin, range.end - 1}, std::forward<Use>(use));
   }
 
  private:

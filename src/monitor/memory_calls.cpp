@@ -312,6 +312,40 @@ ConcernedMemory concerned_memory(long number, const SystemCallArguments& argumen
   }
 }
 
+Range named_memory(long number, const SystemCallArguments& arguments) {
+  const auto address = [&](std::size_t i) { return static_cast<Address>(arguments[i]); };
+  const auto size = [&](std::size_t i) { return static_cast<std::size_t>(arguments[i]); };
+  const auto flags = [&](std::size_t i) { return static_cast<int>(arguments[i]); };
+  switch (number) {
+    case SYS_mmap:  // the kernel rounds what is only a hint
+      return address(0) == 0 ? Range{} : whole_pages(page_floor(address(0)), size(1));
+    case SYS_mremap:  // such a hint, too
+      return (flags(3) & MREMAP_DONTUNMAP) == 0 ? Range{} : whole_pages(page_floor(address(4)), size(2));
+    case SYS_shmat:
+      return address(1) == 0 ? Range{} : attached_range(flags(0), address(1), flags(2));
+    case SYS_madvise:
+    case SYS_mprotect:
+    case SYS_pkey_mprotect:
+      return whole_pages(address(0), size(1));
+    default:
+      return {};
+  }
+}
+
+bool lacks_memory(long number, long result) {
+  switch (number) {
+    case SYS_mmap:
+    case SYS_mremap:
+    case SYS_brk:
+    case SYS_shmat:
+    case SYS_mprotect:
+    case SYS_pkey_mprotect:
+      return result == -ENOMEM || result == -EAGAIN;
+    default:
+      return false;
+  }
+}
+
 ChangeKind change_kind(long number, const SystemCallArguments& arguments) {
   switch (number) {
     case SYS_brk:

@@ -42,6 +42,13 @@ void prepare_memory_calls();
 /// The memory that system call `number` concerns; empty for those that leave memory alone.
 ConcernedMemory concerned_memory(long number, const SystemCallArguments& arguments);
 
+/// The memory that the call names, whether or not it changes it: the place that a new mapping is to have, or
+/// the one of some advice or rights. Empty for other calls.
+Range named_memory(long number, const SystemCallArguments& arguments);
+
+/// Whether the call has failed because memory, addresses, or what may be locked have run out.
+bool lacks_memory(long number, long result);
+
 /// The kind of the change that the call makes of its first range.
 ChangeKind change_kind(long number, const SystemCallArguments& arguments);
 /// The alternative to going on that the replacement of a call has (memory_change.h).

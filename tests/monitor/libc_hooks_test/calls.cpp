@@ -347,6 +347,57 @@ TEST_F(AlignedMappings, ATailIsNotTakenFromWhoHasItsPlace) {
   EXPECT_EQ(munmap(over, page_size()), 0);
 }
 
+TEST_F(AlignedMappings, ATailGoesWhereItsPlaceIsWishedFor) {
+  for (const int flags : {0, MAP_FIXED_NOREPLACE}) {
+    char* const p = map_with_tail(bytes_);
+    char* const behind = p + bytes_;
+    EXPECT_EQ(map(page_size(), flags, behind), behind);
+    EXPECT_EQ(munmap(behind, page_size()), 0);
+    EXPECT_EQ(munmap(p, bytes_), 0);
+  }
+  const int segment = shmget(IPC_PRIVATE, page_size(), 0600);
+  ASSERT_GE(segment, 0);
+  char* const p = map_with_tail(bytes_);
+  EXPECT_EQ(shmat(segment, p + bytes_, 0), p + bytes_);
+  EXPECT_EQ(shmctl(segment, IPC_RMID, nullptr), 0);
+  EXPECT_EQ(shmdt(p + bytes_), 0);
+  EXPECT_EQ(munmap(p, bytes_), 0);
+}
+
+TEST_F(AlignedMappings, CallsThatReachBeyondAMappingFailInSpiteOfItsTail) {
+  for (const bool by_advice : {false, true}) {
+    char* const p = map_with_tail(bytes_);
+    const std::size_t beyond = bytes_ + page_size();
+    EXPECT_EQ(madvise(p, bytes_, MADV_NORMAL), 0);
+    EXPECT_EQ(mprotect(p, bytes_, PROT_READ | PROT_WRITE), 0);
+    EXPECT_TRUE(is_mapped(p + bytes_)) << "as what ends with it leaves the tail";
+    EXPECT_EQ(by_advice ? madvise(p, beyond, MADV_NORMAL) : mprotect(p, beyond, PROT_READ | PROT_WRITE), -1);
+    EXPECT_EQ(errno, ENOMEM);
+    EXPECT_EQ(munmap(p, bytes_), 0);
+  }
+}
+
+// The limit may be set after them.
+TEST_F(AlignedMappings, TailsGoBeforeAddressesAreLacking) {
+  rlimit before{};
+  ASSERT_EQ(getrlimit(RLIMIT_AS, &before), 0);
+  for (const bool by_number : {false, true}) {
+    char* const p = map_with_tail(bytes_);
+    const std::size_t more = kAlignment / 2;
+    rlimit tight = before;
+    tight.rlim_cur = address_space() + page_size();
+    ASSERT_EQ(setrlimit(RLIMIT_AS, &tight), 0);
+    void* const got = by_number ? reinterpret_cast<void*>(syscall(SYS_mmap, nullptr, more, PROT_NONE,
+                                                                  MAP_PRIVATE | MAP_ANONYMOUS, -1, 0))
+                                : mmap(nullptr, more, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    ASSERT_EQ(setrlimit(RLIMIT_AS, &before), 0);
+    EXPECT_NE(got, MAP_FAILED);
+    if (got != MAP_FAILED) munmap(got, more);
+    EXPECT_FALSE(is_mapped(p + bytes_));
+    EXPECT_EQ(munmap(p, bytes_), 0);
+  }
+}
+
 TEST_F(AlignedMappings, TailsEndWithTheHooks) {
   char* const p = map_with_tail(bytes_);
   uninstall_libc_hooks();
