@@ -70,9 +70,7 @@ std::uint64_t HelperFigures::modelled_strict_ns() {
 void HelperFigures::tell_domains() {
   domains_.for_each([&](DomainSlot& slot) {
     // Victims know pages.
-    const CostEstimates& costs = slot.kept.costs;
-    if (const double per_page = costs.registration.a() * costs.entries_a_page.value(); per_page > 0)
-      slot.domain->set_call_pages(costs.registration.b() / per_page);
+    slot.domain->set_call_pages(slot.kept.costs.call_pages());
     if (log_.is_open()) log_.set_domain(slot, counters_.of(slot.number));
   });
 }

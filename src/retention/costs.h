@@ -190,6 +190,15 @@ struct CostEstimates {
     entries_a_page.observe(pages, entries);
   }
 
+  /// What each page adds to the time of a registration with its deregistration. At least 1 ns, also where
+  /// they take the same time whatever their size.
+  double a_page() const {
+    constexpr double kLeast = 1;
+    return std::max((registration.a() + deregistration.a()) * entries_a_page.value(), kLeast);
+  }
+  /// The constant part of that time, in pages that take as long.
+  double call_pages() const { return (registration.b() + deregistration.b()) / a_page(); }
+
   /// Priors: UCX's model of an InfiniBand device; deregistration a quarter of it; waking within 60 us.
   CostEstimates() : registration(246, 16000), deregistration(62, 4000), wake(60 * kMicrosecond) {}
 };

@@ -257,11 +257,12 @@ void Desk::grant_peak_goal() {
   // A limit that binds keeps the peak below it, and a node's is shared by need, which a goal would hide.
   goal.pursue(cheap && minimum_gain_.reached() && !time_budget_.limit_binds() && !budget.is_shared());
   if (!goal.pursued()) return;
-  const CostEstimates& costs = kept(0).costs;
-  const double a_page = (costs.registration.a() + costs.deregistration.a()) * costs.entries_a_page.value();
+  // Regions of any domain may go for it.
+  double a_page = 0;
+  for (const KeptDomain* in : all()) a_page = std::max(a_page, in->costs.a_page());
   // The helper may spend, too, until it comes here again.
   const Duration granted = std::max<Duration>(time_budget_.free() - 2 * trip, 0);
-  goal.grant(static_cast<double>(granted) / std::max(a_page, 1.0));
+  goal.grant(static_cast<double>(granted) / a_page);
 }
 
 Time Desk::next_deadline() const {
