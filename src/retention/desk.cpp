@@ -108,7 +108,8 @@ void Desk::learn_lease(const Record& record, runlog::Event& event, const UnderLe
     spared_.used(kept(record.domain), {record.address, record.address + record.bytes});
   if (record.wait != 0) see_wait(record, leave_pinned);
   if (!has_helper_) return;
-  if (acts() && time_budget_.resting()) return kept(record.domain).retention->used_at_rest(event);
+  if (acts() && time_budget_.resting())
+    return kept(record.domain).retention->used_at_rest(event, record.region());
   if (kept(record.domain).retention->use(event, record.region(), delayed)) event.flags |= runlog::kLate;
 }
 

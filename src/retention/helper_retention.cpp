@@ -99,9 +99,15 @@ bool HelperRetention::use(const runlog::Event& lease, RegionRef region, Duration
   return late;
 }
 
-void HelperRetention::used_at_rest(const runlog::Event& lease) {
+void HelperRetention::used_at_rest(const runlog::Event& lease, RegionRef region) {
   Buffer* const buffer = buffers_.find(domain_.unit_of({lease.address, lease.address + lease.bytes}));
-  if (buffer) ledger_.give_back(*buffer);
+  if (!buffer) return;
+  ledger_.give_back(*buffer);
+  if (!predictor_.samples_runs() || !registered(region) || buffer->served_elsewhere(region)) return;
+  // To read the records would go on to cost what has been used up.
+  settled_.note(*buffer, lease, region, SettledRegions::May::at_once);
+  buffer->region = region;
+  settled_.mark(region, lease.end_ns, kNever);
 }
 
 void HelperRetention::note_use(BufferId id, const runlog::Event& lease, RegionRef region) {
@@ -172,6 +178,7 @@ bool HelperRetention::has_let_go(Range range) const {
 }
 
 void HelperRetention::sweep() {
+  settled_.clear(domain_.clock().now());
   for (const RegionRef& ref : domain_.idle_regions()) {
     const BufferId id = buffer_of(ref.region->range());
     buffers_[id].region = ref;
@@ -196,7 +203,6 @@ void HelperRetention::act_again() {
 void HelperRetention::keep_all(bool all) {
   if (all == keeps_all_) return;
   keeps_all_ = all;
-  settled_.clear(domain_.clock().now());
   undecided_.clear();
   sweep();
 }

@@ -83,8 +83,8 @@ class Retention {
   virtual bool use(const runlog::Event& /*lease*/, RegionRef /*region*/, Duration /*delayed*/) {
     return false;
   }
-  /// A use that is not learnt from.
-  virtual void used_at_rest(const runlog::Event& /*lease*/) {}
+  /// A use that is not learnt from, as the helper rests until sweep().
+  virtual void used_at_rest(const runlog::Event& /*lease*/, RegionRef /*region*/) {}
   /// Whether the uses that follow are only some of those that were made: the rings were full.
   virtual void note_losses(bool /*any*/) {}
   /// Pages of `range` changed.

@@ -295,6 +295,24 @@ TEST_F(RetentionTest, SweptRegionsStayForTheirNextUse) {
   EXPECT_EQ(device.live_regions(), 0u);
 }
 
+TEST_F(RetentionTest, WhileTheHelperRestsHitsLeaveNoRecords) {
+  told.samples = true;
+  HelperRetention who{domain, told, costs, {}};
+  const Range known = virtual_pages(0, 10), fresh = virtual_pages(20, 10);
+  use(who, known, kStart);
+  Region* const region = acquire(known);
+  const RegionRef ref{region, region->generation()};
+  who.used_at_rest(lease_of(known, kStart + 10, kStart + 20), ref);
+  EXPECT_TRUE(region->settled.load());
+  Region* const other = acquire(fresh);
+  who.used_at_rest(lease_of(fresh, kStart + 10, kStart + 20), {other, other->generation()});
+  EXPECT_FALSE(other->settled.load()) << "nothing is learnt of new buffers";
+  domain.release(region);
+  domain.release(other);
+  who.sweep();
+  EXPECT_FALSE(region->settled.load());
+}
+
 TEST_F(RetentionTest, ObserveNeverActs) {
   HelperRetention::Settings settings;
   settings.act = false;

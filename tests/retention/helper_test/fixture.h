@@ -75,15 +75,19 @@ class RetentionTest : public ::testing::Test {
     return nic;
   }
 
+  /// A lease, by a registration where that is needed.
+  Region* acquire(Range range) {
+    Acquisition acquisition(domain, {.pages = domain.unit_of(range)});
+    EXPECT_EQ(run_blocking(acquisition, Actor::application), AcquireStep::leased);
+    return acquisition.result().region;
+  }
   /// A transfer that takes no time, learnt by `who`. Whether it was late.
   bool use(Retention& who, Range range, Time time, std::uint64_t site = 1) {
     clock.set(time);
     runlog::Event lease = lease_of(range, time, time, site);
     Region* region = domain.try_hit(range, Access::read, recent);
     if (!region) {
-      Acquisition acquisition(domain, {.pages = domain.unit_of(range)});
-      EXPECT_EQ(run_blocking(acquisition, Actor::application), AcquireStep::leased);
-      region = acquisition.result().region;
+      region = acquire(range);
       lease.outcome = runlog::Outcome::miss;
     }
     const RegionRef ref{region, region->generation()};
