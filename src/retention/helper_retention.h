@@ -76,7 +76,8 @@ class HelperRetention final : public Retention {
   /// An item of the deregistration queue. next() returns the action that follows. Its waits must have been
   /// charged to the time budget before.
   bool use(const runlog::Event& lease, RegionRef region, Duration delayed) override;
-  /// Ends the reservation for the use: what comes after is another one's doing. Further hits leave no records.
+  /// Ends the reservation for the use: what comes after is another one's doing. Further hits leave no
+  /// records.
   void used_at_rest(const runlog::Event& lease, RegionRef region) override;
   /// Forgets the buffers there and drops their queued items.
   void memory_event(Range range) override;
