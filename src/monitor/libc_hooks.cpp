@@ -73,7 +73,7 @@ void give_up_tails(long system_call, const Arguments& arguments, const Concerned
 
 /// Makes the call, and makes it again where it lacked memory that the tails had.
 template <class MakeCall>
-long call_before_tails(long system_call, MakeCall&& make_call) {
+long call_again_without_tails(long system_call, MakeCall&& make_call) {
   const long result = make_call();
   if (!lacks_memory(system_call, result) || mapping_tails.empty()) return result;
   mapping_tails.take(all_addresses(), give_up);
@@ -90,7 +90,7 @@ long perform(LibcFunction function, const Arguments& arguments, const ConcernedM
   Range tail;
   const long result = bracketed(system_call, arguments, memory, [&](const Arguments& a) {
     const MapChange change(changes_map(function));
-    return call_before_tails(system_call, [&] {
+    return call_again_without_tails(system_call, [&] {
       return function == kMmap ? map_as_wished(a, memory, tail) : call_next(function, a, memory);
     });
   });
@@ -480,7 +480,7 @@ extern "C" long pinion_memory_system_call(long number, long a0, long a1, long a2
   const ConcernedMemory memory = concerned_memory(number, arguments);
   give_up_tails(number, arguments, memory);
   const auto make_call = [&](const SystemCallArguments& a) {
-    return call_before_tails(number, [&] { return raw_system_call(number, a); });
+    return call_again_without_tails(number, [&] { return raw_system_call(number, a); });
   };
   const auto in_brackets = [&] {
     return is_bracketed(memory) ? make_call(arguments) : bracketed(number, arguments, memory, make_call);

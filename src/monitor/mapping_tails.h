@@ -46,7 +46,8 @@ class MappingTails {
       use(tail);
     }
   }
-  /// Hands over the tails that lie in the range, at least in part.
+  /// Hands over the tails that lie in the range, at least in part; not the one of a mapping that ends with
+  /// it.
   template <class Use>
   void take_inside(Range range, Use&& use) {
     take({range.begin, range.end - 1}, std::forward<Use>(use));

@@ -119,7 +119,7 @@ class Domain : public Leases {
   void choose_least_recently_used();
   /// Memory is short: from now on victims are in order, and each use leaves its time.
   void feel_pressure();
-  /// Some had to go for want of memory: with the goal for the peak alone there is enough.
+  /// Regions had to go for want of memory. Those that went for the goal for the peak do not count.
   bool has_been_short() const { return table_.has_been_short(); }
 
   // ---- figures ----

@@ -86,7 +86,7 @@ class RegionTable {
   std::size_t region_bytes() const { return region_bytes_; }
   /// The order of victims, complete after feel_pressure() alone.
   Victims& victims() { return victims_; }
-  /// Starts the order of victims at the first shortage.
+  /// Starts the order of victims when the first region has to go for others.
   void feel_pressure();
   void note_shortage() { has_been_short_.store(true, std::memory_order_relaxed); }
   /// Begins anew with an empty table.

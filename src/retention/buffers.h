@@ -334,7 +334,8 @@ class Forecast {
 
 /// Settled buffers: they are used again and again, each time sooner than their region could go and come back.
 /// Decisions about them wait until they rest. Their regions carry a mark for the threads (Region::settled),
-/// whose hits then leave a count alone (Region::uses). The count tells at each look whether the region was
+/// whose hits then leave a count alone (Region::uses). While the helper rests, each known buffer is settled
+/// by its first use, so that its records cost nothing. The count tells at each look whether the region was
 /// used since the look before. The longer a region has been settled, the longer is the time between looks.
 ///
 /// Owns the list of marked regions, and the runs of uses that the counts tell of, for the log.

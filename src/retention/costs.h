@@ -20,13 +20,13 @@ namespace pinion {
 constexpr Duration kLongestSleep = 250 * kMillisecond;
 /// The looks come so often in the time since the last event of their kind, or since what they watch began.
 constexpr int kLooksPerTime = 16;
-/// What came longer ago says nothing of now.
+/// An event longer ago tells the helper nothing of the present.
 constexpr Duration kLongAgo = kSecond;
 /// A trial, as of letting a buffer go that was used once only, needs a budget for so many of its kind.
 constexpr Duration kTrials = 8;
 /// The helper's CPU for waking up where a region goes and comes.
 constexpr Duration kWakes = 10 * kMicrosecond;
-/// Observations by which costs are estimated; each later one weighs this much less than the next.
+/// Costs are estimated from so many observations; each weighs kKeep times as much as the next one.
 constexpr std::size_t kRecent = 32;
 constexpr double kKeep = 1 - 1.0 / kRecent;
 
@@ -71,7 +71,8 @@ class LinearFit {
   double b() const { return b_; }
   /// The estimate is at least 0, as both terms are.
   Duration expected(std::size_t entries) const {
-    return static_cast<Duration>(a_ * static_cast<double>(static_cast<Duration>(entries)) + b_ + 0.5);
+    const auto count = static_cast<Duration>(entries);  // a signed number becomes a double in one instruction
+    return static_cast<Duration>(a_ * static_cast<double>(count) + b_ + 0.5);
   }
   /// The paper's "maximum potential cost": the line times the largest recent excess over it.
   Duration upper(std::size_t entries) const {
@@ -190,8 +191,8 @@ struct CostEstimates {
     entries_a_page.observe(pages, entries);
   }
 
-  /// What each page adds to the time of a registration with its deregistration. At least 1 ns, also where
-  /// they take the same time whatever their size.
+  /// Returns the time that each page adds to a registration with its deregistration; at least 1 ns, also
+  /// where their size makes no difference.
   double a_page() const {
     constexpr double kLeast = 1;
     return std::max((registration.a() + deregistration.a()) * entries_a_page.value(), kLeast);
