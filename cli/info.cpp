@@ -15,7 +15,7 @@
 #include "device/make.h"
 #include "device/model/cost_model.h"
 #include "device/node_devices.h"
-#include "engine/engine_options.h"
+#include "lease/engine_options.h"
 #include "retention/retention_options.h"
 
 namespace pinion::cli {

@@ -10,7 +10,7 @@
 #include "cli/error_line.h"
 #include "device/make.h"
 #include "device/model/cost_model.h"
-#include "engine/profile_file.h"
+#include "helper/profile_file.h"
 
 namespace pinion::cli {
 

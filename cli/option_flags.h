@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/engine_options.h"
+#include "lease/engine_options.h"
 
 namespace CLI {
 class App;

@@ -5,7 +5,7 @@
 
 #include "base/shown_text.h"
 #include "cli/command.h"
-#include "engine/engine_options.h"
+#include "lease/engine_options.h"
 
 namespace pinion::cli {
 

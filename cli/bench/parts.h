@@ -6,7 +6,7 @@
 
 #include "callsite/call_site.h"
 #include "cli/bench/ranges.h"
-#include "engine/thread_context.h"
+#include "lease/thread_context.h"
 
 namespace pinion::cli {
 

@@ -20,8 +20,8 @@
 #include "cli/bench/ranges.h"
 #include "cli/run/log_directory.h"
 #include "device/model/cost_model.h"
-#include "engine/engine.h"
 #include "placement/hugepage_heap.h"
+#include "process/engine.h"
 
 namespace pinion::cli {
 

@@ -13,7 +13,7 @@
 #include <optional>
 
 #include "cli/run/front_reach.h"
-#include "engine/acts.h"
+#include "lease/acts.h"
 
 namespace pinion::cli {
 

@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "engine/engine_options.h"
+#include "lease/engine_options.h"
 
 namespace pinion::cli {
 

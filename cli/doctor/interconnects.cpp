@@ -10,7 +10,7 @@
 #include "cli/doctor/caches_above.h"
 #include "cli/system_files.h"
 #include "device/node_devices.h"
-#include "engine/acts.h"
+#include "lease/acts.h"
 
 namespace pinion::cli {
 

@@ -9,8 +9,8 @@
 #include <string_view>
 
 #include "cli/doctor/caches_above.h"
-#include "engine/feed_libfabric.h"
 #include "monitor/code_patch.h"
+#include "process/feed_libfabric.h"
 
 namespace pinion::cli {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "cli/report/gpu_copies.h"
-#include "engine/engine_options.h"
+#include "lease/engine_options.h"
 
 namespace pinion::cli {
 

@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "cli/text.h"
-#include "engine/acts.h"
-#include "engine/engine_options.h"
+#include "lease/acts.h"
+#include "lease/engine_options.h"
 
 namespace pinion::cli {
 

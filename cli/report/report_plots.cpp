@@ -6,7 +6,7 @@
 
 #include "cli/report/report_notes.h"
 #include "cli/report/report_tables.h"
-#include "engine/engine_options.h"
+#include "lease/engine_options.h"
 
 namespace pinion::cli {
 

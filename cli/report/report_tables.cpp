@@ -5,7 +5,7 @@
 #include <algorithm>
 
 #include "cli/report/report_notes.h"
-#include "engine/acts.h"
+#include "lease/acts.h"
 
 namespace pinion::cli {
 

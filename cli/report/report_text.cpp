@@ -9,7 +9,7 @@
 #include "cli/report/report_notes.h"
 #include "cli/report/report_tables.h"
 #include "cli/text.h"
-#include "engine/acts.h"
+#include "lease/acts.h"
 
 namespace pinion::cli {
 

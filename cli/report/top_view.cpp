@@ -9,7 +9,7 @@
 
 #include "cli/report/gpu_copies.h"
 #include "cli/text.h"
-#include "engine/engine_options.h"
+#include "lease/engine_options.h"
 #include "runlog/process_figures.h"
 
 namespace pinion::cli {

@@ -12,7 +12,7 @@
 #include "cli/report/report_tables.h"
 #include "cli/text.h"
 #include "cli/typed.h"
-#include "engine/acts.h"
+#include "lease/acts.h"
 #include "registry/budget.h"
 
 namespace pinion::cli {

@@ -11,7 +11,7 @@
 #include "cli/report/libraries_part.h"
 #include "cli/report/report_json.h"
 #include "cli/simulate/strategies.h"
-#include "engine/engine_options.h"
+#include "lease/engine_options.h"
 #include "runlog/analysis.h"
 
 namespace pinion::cli {

@@ -4,7 +4,7 @@
 #include <cstdint>
 
 #include "cli/command.h"
-#include "engine/engine_options.h"
+#include "lease/engine_options.h"
 
 namespace pinion::cli {
 

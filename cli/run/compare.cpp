@@ -18,7 +18,7 @@
 #include "cli/run/launch.h"
 #include "cli/run/log_directory.h"
 #include "cli/run/notes.h"
-#include "engine/acts.h"
+#include "lease/acts.h"
 #include "runlog/analysis.h"
 
 namespace pinion::cli {

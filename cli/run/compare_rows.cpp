@@ -7,7 +7,7 @@
 
 #include "cli/doctor/caches_above.h"
 #include "cli/typed.h"
-#include "engine/acts.h"
+#include "lease/acts.h"
 
 namespace pinion::cli {
 

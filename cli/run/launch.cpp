@@ -21,7 +21,7 @@
 #include "cli/doctor/caches_above.h"
 #include "cli/error_line.h"
 #include "cli/system_files.h"
-#include "engine/acts.h"
+#include "lease/acts.h"
 #include "monitor/libc_hooks.h"
 
 namespace pinion::cli {

@@ -7,7 +7,7 @@
 
 #include "base/clock.h"
 #include "cli/command.h"
-#include "engine/engine_options.h"
+#include "lease/engine_options.h"
 
 namespace pinion::cli {
 

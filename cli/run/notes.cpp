@@ -9,7 +9,7 @@
 #include "cli/text.h"
 #include "device/kernel/memlock.h"
 #include "device/node_devices.h"
-#include "engine/acts.h"
+#include "lease/acts.h"
 #include "retention/retention_options.h"
 
 namespace pinion::cli {

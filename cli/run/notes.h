@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "cli/run/preload_reach.h"
-#include "engine/engine_options.h"
+#include "lease/engine_options.h"
 
 namespace pinion::cli {
 

@@ -30,7 +30,7 @@
 #include "cli/text.h"
 #include "cli/typed.h"
 #include "device/node_devices.h"
-#include "engine/acts.h"
+#include "lease/acts.h"
 #include "runlog/analysis.h"
 
 namespace pinion::cli {

@@ -8,7 +8,7 @@
 
 #include "cli/command.h"
 #include "cli/report/report_json.h"
-#include "engine/engine_options.h"
+#include "lease/engine_options.h"
 #include "retention/retention_options.h"
 #include "simulate/simulation.h"
 

@@ -18,7 +18,7 @@
 #include "cli/simulate/rows.h"
 #include "cli/simulate/strategies.h"
 #include "cli/text.h"
-#include "engine/profile_file.h"
+#include "helper/profile_file.h"
 #include "predict/profile.h"
 
 namespace pinion::cli {

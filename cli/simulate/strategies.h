@@ -11,7 +11,7 @@
 #include "cli/report/choice.h"
 #include "cli/report/report_json.h"
 #include "cli/text.h"
-#include "engine/engine_options.h"
+#include "lease/engine_options.h"
 #include "simulate/simulation.h"
 
 namespace pinion::cli {

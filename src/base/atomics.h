@@ -1,6 +1,6 @@
 // The atomics policy: every lock-free part takes its atomics as a template parameter. Production code uses
 // std::atomic; the deterministic scheduler of the tests interleaves every access. Lone fences are left out,
-// because ThreadSanitizer misjudges them; membarrier stands in engine/thread_fence.h alone.
+// because ThreadSanitizer misjudges them; membarrier stands in lease/thread_fence.h alone.
 #pragma once
 
 #include <atomic>

@@ -1,6 +1,6 @@
 // The mechanism of options: rows of tables by the type of their value, for command flags, the environment
 // variable PINION, configuration files and `pinion info options` alike. Each room that has settings declares
-// a struct of them and a table of rows (`<room>/options.h`); engine/engine_options.h puts the tables
+// a struct of them and a table of rows (`<room>/options.h`); lease/engine_options.h puts the tables
 // together. Tables are made once and then only read; settings are filled before threads start. For ordinary
 // code, outside of hooks.
 #pragma once

@@ -7,11 +7,11 @@
 #include <new>
 #include <span>
 
-#include "engine/build_stamp.h"
-#include "engine/c_api_inside.h"
 #include "firehose/bucket_choice.h"
 #include "firehose/job.h"
 #include "pinion/firehose.h"
+#include "process/build_stamp.h"
+#include "process/c_api_inside.h"
 
 using namespace pinion;
 using firehose::Call;

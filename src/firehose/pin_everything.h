@@ -11,10 +11,10 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "engine/peer_memory.h"
 #include "firehose/messages.h"
 #include "firehose/strategy.h"
 #include "firehose/ways.h"
+#include "process/peer_memory.h"
 
 namespace pinion::firehose {
 

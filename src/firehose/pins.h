@@ -1,5 +1,5 @@
 // Registrations for peers: buckets of this process's memory, each held in the registry
-// (engine/peer_memory.h). Owns the holds.
+// (process/peer_memory.h). Owns the holds.
 //
 // pin() and unpin(): the agent's thread, they block. may_be_pinned(): any thread, hooks too; a bucket counts
 // from before its registration, so that no event passes between.
@@ -12,9 +12,9 @@
 #include <unordered_map>
 
 #include "base/error.h"
-#include "engine/peer_memory.h"
 #include "firehose/bucket.h"
 #include "firehose/messages.h"
+#include "process/peer_memory.h"
 
 struct pinion_domain;
 

@@ -9,11 +9,11 @@
 #include <algorithm>
 #include <mutex>
 
-#include "engine/peer_memory.h"
 #include "firehose/pins.h"
 #include "monitor/memory_calls.h"
 #include "monitor/own_process.h"
 #include "monitor/system_call.h"
+#include "process/peer_memory.h"
 #include "transfer/endpoint/progressing.h"
 
 namespace pinion::firehose {

@@ -14,9 +14,9 @@
 #include <string_view>
 
 #include "base/own_loading.h"
-#include "engine/acts.h"
-#include "engine/engine_options.h"
 #include "intercept/same_build.h"
+#include "lease/acts.h"
+#include "lease/engine_options.h"
 
 namespace pinion {
 

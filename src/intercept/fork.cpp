@@ -4,8 +4,8 @@
 // Owns the next definition. Any thread; also in signal handlers, as far as the program's own fork may.
 #include <unistd.h>
 
-#include "engine/engine.h"
 #include "intercept/exports.h"
+#include "process/engine.h"
 
 namespace {
 

@@ -11,8 +11,8 @@
 #include <cstddef>
 
 #include "device/kernel/memlock.h"
-#include "engine/make_room.h"
 #include "intercept/exports.h"
+#include "lease/make_room.h"
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "engine/build_stamp.h"
+#include "process/build_stamp.h"
 
 namespace pinion {
 

@@ -1,6 +1,6 @@
 // The arena: addresses of this process whose memory devices register in whole segments, once. The heap takes
 // its areas from it; each area is a segment, and is cut where its use ends before it is registered. A block's
-// request is then served by its segment's registration (engine/arena_leases.h).
+// request is then served by its segment's registration (lease/arena_leases.h).
 //
 // Owns the reserved addresses, and an object for each job: what the heap does to memory of its blocks
 // (block_memory.h), what devices do to segments (device_segments.h), what the program does to the memory

@@ -1,4 +1,4 @@
-// The arena's segments as devices use them: registered whole, once (engine/arena_leases.h).
+// The arena's segments as devices use them: registered whole, once (lease/arena_leases.h).
 //
 // A segment that a device may have registered is *pinned*, and hidden from forked children (child_memory.h).
 // A pinned segment that the heap gives back is *left*: its registrations are doomed at once, and its memory

@@ -87,7 +87,7 @@ class BasicRegionWord {
   /// Like load(), in one order with doom() and the caller's own sequentially consistent stores.
   Value load_ordered() const { return {word_.load(std::memory_order_seq_cst)}; }
 
-  /// Whether a lease that is counted elsewhere (engine/lease_count.h) is one on the region of that proof.
+  /// Whether a lease that is counted elsewhere (lease/lease_count.h) is one on the region of that proof.
   bool grants(std::uint64_t proof) const {
     return ((load_ordered().bits ^ proof) & (kGeneration | kLeasable)) == 0;
   }

@@ -5,7 +5,7 @@
 #include <fstream>
 #include <set>
 
-#include "engine/engine_options.h"
+#include "lease/engine_options.h"
 #include "support/temporary_directory.h"
 
 namespace pinion {

@@ -16,7 +16,7 @@
 
 #include "base/clock.h"
 #include "base/process.h"
-#include "engine/thread_context.h"
+#include "lease/thread_context.h"
 #include "node/node_table.h"
 #include "pinion/pinion.h"
 #include "runlog/analysis.h"

@@ -7,7 +7,7 @@
 #include <deque>
 #include <vector>
 
-#include "engine/engine.h"
+#include "process/engine.h"
 #include "retention/buffers.h"
 #include "retention/costs.h"
 #include "runlog/analysis.h"

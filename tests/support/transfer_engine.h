@@ -9,8 +9,8 @@
 #include <memory>
 #include <utility>
 
-#include "engine/engine.h"
 #include "monitor/memory_events.h"
+#include "process/engine.h"
 #include "registry/blocking.h"
 #include "support/memory_contents.h"
 #ifdef PINION_TEST_OVER_VERBS  // in tests/softroce

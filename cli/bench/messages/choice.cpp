@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "base/clock.h"
-#include "engine/copy_speed.h"
+#include "lease/copy_speed.h"
 
 namespace pinion::transfer {
 

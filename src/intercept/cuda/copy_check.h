@@ -5,15 +5,15 @@
 // directly after one from it, and again where a difference was found; the device's bytes are then brought
 // back twice. What another thread of the program writes meanwhile leaves the copy without a verdict.
 //
-// Owns the share, and counts verdicts (engine/copy_counters.h). Any thread, outside of memory hooks. A
+// Owns the share, and counts verdicts (lease/copy_counters.h). Any thread, outside of memory hooks. A
 // CopyCheck belongs to one thread and one copy.
 #pragma once
 
 #include <cstdint>
 
 #include "base/clock.h"
-#include "engine/copy_counters.h"
 #include "intercept/cuda/copy_call.h"
+#include "lease/copy_counters.h"
 
 namespace pinion::cuda {
 

@@ -10,7 +10,6 @@
 #include "base/clock.h"
 #include "base/warning.h"
 #include "device/cuda/host_ranges.h"
-#include "engine/copy_counters.h"
 #include "intercept/cuda/buffer_history.h"
 #include "intercept/cuda/copy_check.h"
 #include "intercept/cuda/driver.h"
@@ -21,6 +20,7 @@
 #include "intercept/cuda/stack_room.h"
 #include "intercept/cuda/staged_copy.h"
 #include "intercept/cuda/submission_gate.h"
+#include "lease/copy_counters.h"
 #include "monitor/memory_events.h"
 
 namespace pinion::cuda {

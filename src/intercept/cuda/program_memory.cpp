@@ -6,7 +6,6 @@
 #include "base/machine_memory.h"
 #include "device/cuda/host_ranges.h"
 #include "device/kernel/writable_memory.h"
-#include "engine/fault_in_by_threads.h"
 #include "intercept/cuda/driver.h"
 #include "intercept/cuda/end_of_copy.h"
 #include "intercept/cuda/front.h"
@@ -14,6 +13,7 @@
 #include "intercept/cuda/registrations.h"
 #include "intercept/cuda/staged_copy.h"
 #include "intercept/cuda/submission_gate.h"
+#include "prepare/fault_in_by_threads.h"
 
 namespace pinion::cuda {
 

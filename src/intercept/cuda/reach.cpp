@@ -9,13 +9,13 @@
 #include <string_view>
 
 #include "base/warning.h"
-#include "engine/engine_options.h"
 #include "intercept/cuda/driver.h"
 #include "intercept/cuda/front.h"
 #include "intercept/definitions.h"
 #include "intercept/exports.h"
 #include "intercept/lookup.h"
 #include "intercept/same_build.h"
+#include "lease/engine_options.h"
 
 namespace pinion::cuda {
 

@@ -15,16 +15,16 @@
 #include "base/warning.h"
 #include "device/cuda/cuda.h"
 #include "device/cuda/host_ranges.h"
-#include "engine/engine.h"
-#include "engine/make_room.h"
 #include "intercept/cuda/copy_check.h"
 #include "intercept/cuda/driver.h"
 #include "intercept/cuda/end_of_copy.h"
 #include "intercept/cuda/stack_room.h"
 #include "intercept/same_build.h"
+#include "lease/make_room.h"
 #include "monitor/own_process.h"
 #include "monitor/own_threads.h"
 #include "monitor/sandbox.h"
+#include "process/engine.h"
 
 namespace pinion::cuda {
 

@@ -8,8 +8,8 @@
 #include "base/error.h"
 #include "callsite/unwind.h"
 #include "device/cuda/own_context.h"
-#include "engine/lease_path.h"
 #include "intercept/cuda/copy_call.h"
+#include "lease/lease_path.h"
 
 namespace pinion::cuda {
 

@@ -12,7 +12,6 @@
 #include "base/clock.h"
 #include "base/fork_generation.h"
 #include "device/cuda/host_ranges.h"
-#include "engine/copy_counters.h"
 #include "intercept/cuda/copy_check.h"
 #include "intercept/cuda/copy_threads.h"
 #include "intercept/cuda/end_of_copy.h"
@@ -22,6 +21,7 @@
 #include "intercept/cuda/staging_figures.h"
 #include "intercept/cuda/stream_copy.h"
 #include "intercept/cuda/submission_gate.h"
+#include "lease/copy_counters.h"
 
 namespace pinion::cuda {
 

@@ -15,7 +15,7 @@
 
 namespace pinion::cuda {
 
-/// Makes the copy, and counts it (engine/copy_counters.h). Nothing: it cannot be staged, and nothing has
+/// Makes the copy, and counts it (lease/copy_counters.h). Nothing: it cannot be staged, and nothing has
 /// happened; the caller passes it plain. The copy's range is closed meanwhile, or holds no registration of
 /// ours.
 std::optional<Result> staged_copy(const Driver& driver, const LinearCopy& copy);

@@ -12,9 +12,9 @@
 #include <cstdint>
 #include <cstring>
 
-#include "engine/feed_libfabric.h"
 #include "intercept/exports.h"
 #include "intercept/same_build.h"
+#include "process/feed_libfabric.h"
 
 namespace {
 

@@ -20,11 +20,11 @@
 #include <cstdlib>
 #include <cstring>
 
-#include "engine/engine_options.h"
 #include "intercept/definitions.h"
 #include "intercept/exports.h"
 #include "intercept/malloc/mappings.h"
 #include "intercept/same_build.h"
+#include "lease/engine_options.h"
 #include "monitor/own_process.h"
 #include "placement/arena.h"
 #include "placement/figures_file.h"

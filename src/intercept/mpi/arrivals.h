@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "engine/lease_path.h"
+#include "lease/lease_path.h"
 
 namespace pinion::mpi {
 

@@ -10,13 +10,13 @@
 #include <vector>
 
 #include "callsite/unwind.h"
-#include "engine/lease_path.h"
 #include "intercept/mpi/arrivals.h"
 #include "intercept/mpi/holdings.h"
 #include "intercept/mpi/nesting.h"
 #include "intercept/mpi/operation.h"
 #include "intercept/mpi/requests.h"
 #include "intercept/verbs/call_context.h"
+#include "lease/lease_path.h"
 
 namespace pinion::mpi {
 

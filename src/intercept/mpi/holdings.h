@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "engine/lease_path.h"
+#include "lease/lease_path.h"
 
 namespace pinion::mpi {
 

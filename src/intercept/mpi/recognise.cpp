@@ -11,12 +11,12 @@
 #include "base/own_loading.h"
 #include "base/process.h"
 #include "base/warning.h"
-#include "engine/engine_options.h"
 #include "intercept/exports.h"
 #include "intercept/mpi/abi_mpich.h"
 #include "intercept/mpi/abi_openmpi.h"
 #include "intercept/mpi/entries.h"
 #include "intercept/same_build.h"
+#include "lease/engine_options.h"
 
 namespace pinion::mpi {
 

@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "engine/lease_path.h"
 #include "intercept/mpi/operation.h"
+#include "lease/lease_path.h"
 
 namespace pinion::mpi {
 

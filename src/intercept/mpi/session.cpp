@@ -10,13 +10,13 @@
 #include "base/process_mutex.h"
 #include "base/shown_text.h"
 #include "base/warning.h"
-#include "engine/acts.h"
-#include "engine/engine.h"
-#include "engine/thread_end.h"
 #include "intercept/mpi/freed_requests.h"
 #include "intercept/mpi/holdings.h"
 #include "intercept/mpi/nesting.h"
 #include "intercept/mpi/requests.h"
+#include "lease/acts.h"
+#include "lease/thread_end.h"
+#include "process/engine.h"
 
 namespace pinion::mpi {
 

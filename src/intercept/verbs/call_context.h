@@ -3,7 +3,7 @@
 // owning thread.
 #pragma once
 
-#include "engine/lease_path.h"
+#include "lease/lease_path.h"
 
 namespace pinion::verbs {
 

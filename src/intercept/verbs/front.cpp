@@ -10,13 +10,13 @@
 #include "base/warning.h"
 #include "device/kernel/memlock.h"
 #include "device/verbs/own_verbs_call.h"
-#include "engine/engine.h"
-#include "engine/make_room.h"
 #include "intercept/verbs/call_context.h"
 #include "intercept/verbs/callers.h"
 #include "intercept/verbs/handles.h"
 #include "intercept/verbs/protection_domains.h"
 #include "intercept/verbs/run.h"
+#include "lease/make_room.h"
+#include "process/engine.h"
 
 namespace pinion::verbs {
 

@@ -13,7 +13,7 @@
 #include <new>
 
 #include "base/mutex.h"
-#include "engine/lease_path.h"
+#include "lease/lease_path.h"
 
 namespace pinion::verbs {
 

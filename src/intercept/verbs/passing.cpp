@@ -7,9 +7,9 @@
 #include "base/units.h"
 #include "base/warning.h"
 #include "device/kernel/memlock.h"
-#include "engine/fault_in_by_threads.h"
 #include "intercept/verbs/callers.h"
 #include "intercept/verbs/run.h"
+#include "prepare/fault_in_by_threads.h"
 
 namespace pinion::verbs {
 

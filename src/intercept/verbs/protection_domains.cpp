@@ -3,8 +3,8 @@
 #include "base/warning.h"
 #include "device/verbs/verbs.h"
 #include "device/verbs/verbs_library.h"
-#include "engine/lease_path.h"
 #include "intercept/definitions.h"
+#include "lease/lease_path.h"
 
 namespace pinion::verbs {
 

@@ -11,7 +11,7 @@
 
 #include "base/mutex.h"
 #include "device/borrowed.h"
-#include "engine/domain_table.h"
+#include "lease/domain_table.h"
 
 namespace pinion {
 struct VerbsLibrary;

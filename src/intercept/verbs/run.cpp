@@ -8,13 +8,13 @@
 #include "base/process.h"
 #include "base/process_mutex.h"
 #include "base/warning.h"
-#include "engine/acts.h"
-#include "engine/engine.h"
-#include "engine/thread_end.h"
 #include "intercept/same_build.h"
 #include "intercept/verbs/handles.h"
 #include "intercept/verbs/under_way.h"
+#include "lease/acts.h"
+#include "lease/thread_end.h"
 #include "monitor/sandbox.h"
+#include "process/engine.h"
 
 namespace pinion::verbs {
 

@@ -7,9 +7,9 @@
 #pragma once
 
 #include "device/verbs/own_verbs_call.h"
-#include "engine/thread_context.h"
 #include "intercept/verbs/handles.h"
 #include "intercept/verbs/own_registrations.h"
+#include "lease/thread_context.h"
 
 namespace pinion::verbs {
 

@@ -10,8 +10,8 @@
 #include <iterator>
 #include <nlohmann/json.hpp>
 
-#include "engine/profile_file.h"
 #include "fixture.h"
+#include "helper/profile_file.h"
 
 namespace pinion::command_test {
 namespace {

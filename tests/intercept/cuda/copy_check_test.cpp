@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/copy_counters.h"
+#include "lease/copy_counters.h"
 
 namespace pinion::cuda {
 namespace {

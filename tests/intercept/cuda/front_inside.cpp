@@ -7,13 +7,13 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "engine/copy_counters.h"
-#include "engine/engine.h"
 #include "gpu/programs/program.h"
 #include "intercept/cuda/calls.h"
 #include "intercept/cuda/driver.h"
 #include "intercept/cuda/reach.h"
 #include "intercept/same_build.h"
+#include "lease/copy_counters.h"
+#include "process/engine.h"
 
 namespace pinion {
 

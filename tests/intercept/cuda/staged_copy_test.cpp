@@ -17,9 +17,9 @@
 #include <vector>
 
 #include "base/range.h"
-#include "engine/copy_counters.h"
 #include "intercept/cuda/staging_figures.h"
 #include "intercept/cuda/submission_gate.h"
+#include "lease/copy_counters.h"
 #include "support/deterministic_scheduler.h"
 #include "support/eventually.h"
 #include "support/in_child.h"

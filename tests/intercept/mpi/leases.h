@@ -6,7 +6,7 @@
 
 #include <vector>
 
-#include "engine/engine.h"
+#include "process/engine.h"
 
 namespace pinion::mpi {
 

@@ -11,8 +11,8 @@
 #include <string>
 
 #include "base/range.h"
-#include "engine/engine.h"
 #include "made_up_verbs.h"
+#include "process/engine.h"
 #include "support/in_child.h"
 #include "support/temporary_directory.h"
 

@@ -12,8 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include "engine/engine.h"
 #include "made_up_verbs.h"
+#include "process/engine.h"
 #include "runlog/analysis.h"
 #include "support/in_child.h"
 #include "support/temporary_directory.h"

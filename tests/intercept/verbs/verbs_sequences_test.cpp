@@ -16,8 +16,8 @@
 #include <vector>
 
 #include "base/range.h"
-#include "engine/engine.h"
 #include "made_up_verbs.h"
+#include "process/engine.h"
 #include "support/deterministic_scheduler.h"
 #include "support/in_child.h"
 #include "support/sanitizers.h"

@@ -1,4 +1,4 @@
-// Segments that are registered before a request needs them (engine/segment_preparation.h).
+// Segments that are registered before a request needs them (prepare/segment_preparation.h).
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -10,8 +10,8 @@
 #include <string>
 #include <thread>
 
-#include "engine/engine.h"
 #include "fixture.h"
+#include "process/engine.h"
 #include "support/eventually.h"
 #include "support/fake_device.h"
 #include "support/held_faults.h"

@@ -21,10 +21,10 @@
 #include <utility>
 #include <vector>
 
-#include "engine/engine.h"
 #include "pinion/pinion.h"
 #include "placement/arena.h"
 #include "placement/hugepage_heap.h"
+#include "process/engine.h"
 #include "support/fake_device.h"
 #include "support/in_child.h"
 #include "support/memory_marks.h"

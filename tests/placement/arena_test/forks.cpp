@@ -13,8 +13,8 @@
 #include <thread>
 #include <vector>
 
-#include "engine/engine.h"
 #include "fixture.h"
+#include "process/engine.h"
 #include "support/eventually.h"
 #include "support/in_child.h"
 #include "support/sanitizers.h"

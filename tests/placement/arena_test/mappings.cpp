@@ -13,11 +13,11 @@
 #include <thread>
 #include <utility>
 
-#include "engine/engine.h"
 #include "fixture.h"
 #include "monitor/libc_hooks.h"
 #include "monitor/memory_events.h"
 #include "monitor/system_call.h"
+#include "process/engine.h"
 #include "support/eventually.h"
 #include "support/foreign_patcher.h"
 #include "support/in_child.h"

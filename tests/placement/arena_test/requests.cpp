@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "engine/engine.h"
-#include "engine/thread_fence.h"
 #include "fixture.h"
+#include "lease/thread_fence.h"
+#include "process/engine.h"
 #include "support/eventually.h"
 #include "support/fake_device.h"
 #include "support/in_child.h"

@@ -7,9 +7,9 @@
 #include <cstring>
 #include <vector>
 
-#include "engine/engine.h"
 #include "fixture.h"
 #include "monitor/memory_events.h"
+#include "process/engine.h"
 #include "support/eventually.h"
 #include "support/in_child.h"
 #include "support/strict_overcommit.h"

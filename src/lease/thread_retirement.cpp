@@ -1,0 +1,92 @@
+#include "lease/thread_retirement.h"
+
+#include <algorithm>
+
+#include "base/held_signals.h"
+#include "registry/blocking.h"
+
+namespace pinion {
+
+void ThreadRetirement::after_release(ThreadContext& thread, int number, RegionRef idle) {
+  if (!on_threads_ || fork_gate_.is_closed()) return retire(thread, number, idle);
+  if (domains_.observes(number)) return;
+  Retention& retention = domains_.retention(number);
+  if (!retention.may_claim()) return;
+  const HeldSignals held;
+  while (Region* claimed = retention.claim_after_release(idle)) retire_claimed(thread, number, claimed);
+}
+
+void ThreadRetirement::after_registration(ThreadContext& thread, int number) {
+  if (!on_threads_ || domains_.observes(number)) return;
+  while (Region* claimed = domains_.retention(number).claim_after_registration())
+    retire_claimed(thread, number, claimed);
+}
+
+bool ThreadRetirement::end_shared(ThreadContext* thread) {
+  bool any = false;
+  shared_.end_closed([&](int number, const RegionRef& ref) {
+    const auto released = domains_.domain(number).release(ref.region);
+    if (thread != nullptr && released == RegionWord::Released::idle && follows_releases())
+      after_release(*thread, number, ref);
+    any = true;
+  });
+  return any;
+}
+
+bool ThreadRetirement::unshare(ThreadContext& thread, int number) {
+  shared_.close(number);
+  return end_shared(&thread);
+}
+
+void ThreadRetirement::retire(ThreadContext& thread, int number, RegionRef ref) {
+  const HeldSignals held;
+  if (Region* region = domains_.domain(number).begin_retire(ref)) retire_claimed(thread, number, region);
+}
+
+void ThreadRetirement::retire_claimed(ThreadContext& thread, int number, Region* region) {
+  pinion::retire_claimed(domains_.domain(number), region, Actor::application,
+                         [&](const DeviceCall& call) { note(thread, number, call); });
+}
+
+void ThreadRetirement::reap(ThreadContext& thread, int number) {
+  const HeldSignals held;
+  while (Region* region = domains_.domain(number).begin_reap()) retire_claimed(thread, number, region);
+}
+
+void ThreadRetirement::let_go_in(ThreadContext& thread, int number, Range range) {
+  unshare(thread, number);
+  reap(thread, number);
+  for (const RegionRef& idle : domains_.domain(number).idle_regions(range)) retire(thread, number, idle);
+}
+
+void ThreadRetirement::let_idle_go(ThreadContext& thread) {
+  const HeldSignals held;
+  unshare(thread, kAllDomains);
+  for (int i = 0; i < domains_.count(); ++i)
+    for (const RegionRef& idle : domains_.domain(i).idle_regions()) retire(thread, i, idle);
+}
+
+bool ThreadRetirement::retire_for(ThreadContext& thread, std::uint64_t bytes) {
+  const Budget& budget = domains_.table().budget();
+  const std::uint64_t most = budget.most_bytes(), regions = budget.most_regions();
+  unshare(thread, kAllDomains);
+  bool any = false;
+  for (int i = 0; i < domains_.count(); ++i)
+    for (Region* victim : domains_.domain(i).begin_shrink(most - std::min(most, bytes),
+                                                          regions - std::min<std::uint64_t>(regions, 1))) {
+      retire_claimed(thread, i, victim);
+      any = true;
+    }
+  return any;
+}
+
+void ThreadRetirement::note(ThreadContext& thread, int number, const DeviceCall& call) {
+  Record none;
+  none.domain = static_cast<unsigned>(number);
+  trail_.device_called(thread, none, call);
+  thread.counters[number].registration_ticks.add(call.end - call.begin);
+  thread.counters[number].preempted_ns.add(static_cast<std::uint64_t>(call.preempted));
+  thread.counters[number].delayed_ticks.add(call.end - call.begin);
+}
+
+}  // namespace pinion
