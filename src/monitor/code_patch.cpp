@@ -266,24 +266,26 @@ Error CodePatch::aim(void* function, const char* name) {
   // Not by dladdr(), which looks at all symbols of the library: that was most of a start's instructions.
   const std::size_t bytes = function_bytes(function, name);
   if (bytes == 0) return Error::make(ENOENT, "no symbol gives the function's length");
-  entry_ = static_cast<std::byte*>(function);
-  if (is_held(entry_) || is_held(entry_ + landing_pad_bytes(entry_)))
+  auto* const entry = static_cast<std::byte*>(function);
+  entry_ = entry;
+  if (is_held(entry) || is_held(entry + landing_pad_bytes(entry)))
     return Error::make(EAGAIN, "other code is patching the function now");
-  displaced_target_ = jump_target(entry_);
-  offset_ = displaced_target_ == nullptr ? landing_pad_bytes(entry_) : 0;
-  if (offset_ > 0) displaced_target_ = jump_target(entry_ + offset_);
+  displaced_target_ = jump_target(entry);
+  const std::size_t offset = displaced_target_ == nullptr ? landing_pad_bytes(entry) : 0;
+  if (offset > 0) displaced_target_ = jump_target(entry + offset);
+  offset_ = offset;
   if (const std::size_t ours = level_at_entry(); ours < kLevels && !is_applied()) {
     used_.store(ours + 1, std::memory_order_release);
     applied_.store(true, std::memory_order_release);
   }
-  const std::size_t wanted = offset_ + kBranchBytes;
-  const std::size_t room = displaced_target_ == nullptr ? room_at(entry_, bytes, wanted) : wanted;
-  if (reinterpret_cast<Address>(entry_) % kAlignment != 0 || room < wanted) {
+  const std::size_t wanted = offset + kBranchBytes;
+  const std::size_t room = displaced_target_ == nullptr ? room_at(entry, bytes, wanted) : wanted;
+  if (reinterpret_cast<Address>(entry) % kAlignment != 0 || room < wanted) {
     return Error::make(ENOTSUP, "the function (%zu bytes) has no room for a patch that is one atomic store",
                        bytes);
   }
   note_restored();
-  std::memcpy(before_.data(), entry_, kEntryBytes);
+  std::memcpy(before_.data(), entry, kEntryBytes);
   if (displaced_target_ != nullptr) return {};
   if (own_code_known_ && own_code_ != before_) {
     return Error::make(ENOTSUP, "the function was patched by other code, in an unknown form");
@@ -324,11 +326,12 @@ Error CodePatch::apply(const void* target) {
     level.stub.store(stub);
     level.displaced.store(displaced_target_);
   }
-  level.before = level.after = before_;
-  encode_branch(level.after.data() + offset_, entry_ + offset_, level.stub.load());
+  level.before = before_;
+  Entry after = before_;
+  encode_branch(after.data() + offset_, entry_ + offset_, level.stub.load());
   // Before the branch, by which calls may come at once.
   used_.store(wanted + 1, std::memory_order_release);
-  if (Error error = write(level.after)) {
+  if (Error error = write(after)) {
     used_.store(used, std::memory_order_release);
     return error;
   }
@@ -345,12 +348,13 @@ Error CodePatch::restore() {
 }
 
 Range CodePatch::pages() const {
-  return entry_ == nullptr ? Range{} : Range::of(entry_, kEntryBytes).to_pages();
+  const std::byte* const entry = entry_;
+  return entry == nullptr ? Range{} : Range::of(entry, kEntryBytes).to_pages();
 }
 
 bool CodePatch::in_place() const {
-  const std::size_t used = used_.load(std::memory_order_acquire);
-  return is_applied() && std::memcmp(entry_, levels_[used - 1].after.data(), offset_ + kBranchBytes) == 0;
+  if (!is_applied() || landing_pad_bytes(entry_) < offset_) return false;
+  return level_at_entry() + 1 == used_.load(std::memory_order_acquire);
 }
 
 Error CodePatch::write(const Entry& content) {

@@ -10,8 +10,9 @@
 // time ours is put on top of other code, it gets a stub of its own: the branch at the entry tells who lies
 // beneath.
 //
-// Called from ordinary code, outside of hooks, but for displaced() and note_restored(). The caller serialises
-// the calls for all patches of the process.
+// Called from ordinary code, outside of hooks, but for displaced(), note_restored(), in_place() and pages(),
+// which any thread may call at any time. The caller serialises the other calls for all patches of the
+// process.
 #pragma once
 
 #include <array>
@@ -82,7 +83,7 @@ class CodePatch {
   struct Level {
     std::atomic<std::byte*> stub{nullptr};
     std::atomic<void*> displaced{nullptr};
-    Entry before{}, after{};
+    Entry before{};
   };
 
   Error write(const Entry& content);
@@ -91,8 +92,9 @@ class CodePatch {
   /// The level for what has been aimed at.
   std::size_t level_wanted() const;
 
-  std::byte* entry_ = nullptr;  ///< the function's first byte
-  std::size_t offset_ = 0;      ///< of the branch in the entry
+  // Any thread reads these two while aim() writes them.
+  std::atomic<std::byte*> entry_{nullptr};  ///< the function's first byte
+  std::atomic<std::size_t> offset_{0};      ///< of the branch in the entry
   void* displaced_target_ = nullptr;
   Entry own_code_{};  ///< as first seen without a jump
   bool own_code_known_ = false;
