@@ -198,7 +198,8 @@ class Worker {
     static constexpr Kind kKinds[] = {Kind::mapped, Kind::mapped,         Kind::heap,  Kind::heap,
                                       Kind::heap,   Kind::own_registered, Kind::pinned};
     buffer.kind = kKinds[random_.below(std::size(kKinds))];
-    buffer.bytes = random_.size(64, most_);
+    // Always one that is large: such copies alone are staged.
+    buffer.bytes = random_.size(&buffer == buffers_.data() ? most_ / 2 : 64, most_);
     obtain(buffer);
     write_pattern(buffer.memory, buffer.bytes, ++seed_);
     buffer.favourite = any_part(buffer);
