@@ -7,8 +7,7 @@
 
 namespace pinion::cli {
 
-/// `pinion --parser-table` and `pinion bench --parser-table` print it and nothing else: for the build, not
-/// for users.
+/// `pinion --parser-table` prints it and nothing else: for the build, not for users.
 inline constexpr const char* kParserTableFlag = "--parser-table";
 Json parser_table(const CLI::App& app);
 void print_parser_table(const Json& table);

@@ -1,5 +1,4 @@
-// `pinion bench`: becomes the executable of the benches, which the command itself does without.
-#include <fmt/format.h>
+// `pinion bench`: becomes the executable of bench/, where that was built.
 #include <unistd.h>
 
 #include <CLI/CLI.hpp>
@@ -17,7 +16,9 @@ void add_bench(CLI::App& app, int& status) {
   sub->callback([sub, &status] {
     CommandLine command{(installation() / "libexec/pinion/bench").string()};
     if (::access(command.front().c_str(), X_OK) != 0)
-      throw UsageError(fmt::format("{} is missing: the package pinion-bench has it", command.front()));
+      throw UsageError(
+          "the benches are built in a checkout: `cmake --build build --target bench`, then `build/bin/pinion "
+          "bench`");
     const std::vector<std::string> rest = sub->remaining();
     command.insert(command.end(), rest.begin(), rest.end());
     status = execute(command, {});

@@ -1,6 +1,6 @@
 # Places of what `cmake --install` installs: the library with its header, CMake package and pkg-config file; the command and
 # the preload, which finds libpinion beside itself; licence and documents. The target `product` builds all of it.
-# Each component is a package of cmake/packages.cmake: `runtime`, the default; `development`; `bench`.
+# Each component is a package of cmake/packages.cmake: `runtime`, the default and `development`.
 include(CMakePackageConfigHelpers)
 add_custom_target(product)
 set(CMAKE_INSTALL_DEFAULT_COMPONENT_NAME runtime)
@@ -36,19 +36,8 @@ if(TARGET pinion-preload)
   install(DIRECTORY ${CMAKE_LIBRARY_OUTPUT_DIRECTORY}/pinion DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
 
-foreach(family ${PINION_MPI_FAMILIES})
-  list(APPEND bench_programs bench_p2p_${family} bench_mpi_times_${family})
-endforeach()
-foreach(target pinion_bench bench_allocations gas ${bench_programs})
-  if(TARGET ${target})
-    add_dependencies(product ${target})
-    install(TARGETS ${target} RUNTIME DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/pinion COMPONENT bench
-                              LIBRARY DESTINATION ${CMAKE_INSTALL_LIBEXECDIR}/pinion COMPONENT bench)
-  endif()
-endforeach()
-
 # The users' pages. A link to what stays with the sources, such as docs/internals, becomes its text.
-set(stays "(\\.\\./)?(CHANGELOG|CONTRIBUTING|SECURITY)\\.md|\\.\\./examples/[^)]*|(docs/)?(internals/|architecture\\.md)[^)]*")
+set(stays "(\\.\\./)?(CHANGELOG|CONTRIBUTING|SECURITY)\\.md|\\.\\./(bench|examples)/[^)]*|(docs/)?(internals/|architecture\\.md)[^)]*")
 file(GLOB pages CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/docs/*.md)
 list(REMOVE_ITEM pages docs/architecture.md)
 foreach(page README.md ${pages})

@@ -12,7 +12,7 @@ add_custom_command(
   COMMAND Python3::Interpreter -B ${PROJECT_SOURCE_DIR}/packaging/manual/generate.py $<TARGET_FILE:pinion_command>
           ${PROJECT_SOURCE_DIR} ${manual}
   COMMAND ${CMAKE_COMMAND} -E touch ${manual}/made
-  DEPENDS pinion_command pinion_bench ${scripts} ${headers} ${PROJECT_SOURCE_DIR}/docs/commands.md
+  DEPENDS pinion_command ${scripts} ${headers} ${PROJECT_SOURCE_DIR}/docs/commands.md
   COMMENT "Making man pages and shell completion"
   VERBATIM)
 add_custom_target(manual ALL DEPENDS ${manual}/made)

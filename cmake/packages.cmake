@@ -1,8 +1,8 @@
-# Debian packages by CPack, of what `cmake --install` puts into /usr: `pinion` (the command, the preloads, the libraries),
-# `pinion-bench` (`pinion bench` and its programs, some linked with an MPI) and `libpinion-dev`. Binaries are stripped;
-# their debug information is in `pinion-dbgsym` and `pinion-bench-dbgsym`, by build id. Dependencies are dpkg-shlibdeps's.
+# Debian packages by CPack, of what `cmake --install` puts into /usr: `pinion` (the command, the preloads, the libraries)
+# and `libpinion-dev`. Binaries are stripped; their debug information is in `pinion-dbgsym`, by build id. Dependencies are
+# dpkg-shlibdeps's.
 # The target `deb` builds them into packages/ of the build directory; it needs dpkg-dev and file.
-# RPMs of the same: `pinion`, `pinion-bench`, `pinion-devel`. The target `rpm` builds them, and needs rpmbuild. Built by the preset
+# RPMs of the same: `pinion` and `pinion-devel`. The target `rpm` builds them, and needs rpmbuild. Built by the preset
 # manylinux, they suit every distribution from glibc 2.28 on (RHEL 8).
 # The target `dist` makes packages/pinion-VERSION.tar.gz, the sources of the commit that is checked out; it needs git.
 add_custom_target(
@@ -20,12 +20,10 @@ set(CPACK_PACKAGE_VENDOR "the Pinion developers")
 set(CPACK_PACKAGE_CONTACT "the Pinion developers")
 set(CPACK_PACKAGE_DIRECTORY ${PROJECT_BINARY_DIR}/packages)
 set(CPACK_PACKAGING_INSTALL_PREFIX /usr)
-set(CPACK_COMPONENTS_ALL runtime bench development)
+set(CPACK_COMPONENTS_ALL runtime development)
 set(CPACK_DEB_COMPONENT_INSTALL ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON)
-# For the programs of pinion-bench: CPack looks at each package alone.
-set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS_PRIVATE_DIRS ${PROJECT_BINARY_DIR}/lib)
 set(CPACK_DEBIAN_COMPRESSION_TYPE zstd)
 
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME pinion)
@@ -33,14 +31,8 @@ set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION net)
 set(CPACK_COMPONENT_RUNTIME_DESCRIPTION
     "memory registration for RDMA: the command and its libraries\n Keeps registered the memory that the next transfers of a program need, below a limit.")
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_RECOMMENDS "libdw1 | libdw1t64")
-set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS "pinion-bench, libibverbs1, libfabric1, qemu-system-x86, busybox-static")
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS "libibverbs1, libfabric1, qemu-system-x86, busybox-static")
 set(CPACK_DEBIAN_RUNTIME_DEBUGINFO_PACKAGE ON)
-
-set(CPACK_DEBIAN_BENCH_PACKAGE_NAME pinion-bench)
-set(CPACK_DEBIAN_BENCH_PACKAGE_SECTION net)
-set(CPACK_COMPONENT_BENCH_DESCRIPTION
-    "memory registration for RDMA: its benches\n `pinion bench` and the programs that it starts, some of them linked with an MPI library.")
-set(CPACK_DEBIAN_BENCH_DEBUGINFO_PACKAGE ON)
 
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_NAME libpinion-dev)
 set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_SECTION libdevel)
@@ -54,19 +46,16 @@ set(CPACK_RPM_PACKAGE_LICENSE BSD-3-Clause)
 set(CPACK_RPM_PACKAGE_RELOCATABLE ON)
 set(CPACK_RPM_RUNTIME_PACKAGE_NAME pinion)
 set(CPACK_RPM_RUNTIME_PACKAGE_SUGGESTS "elfutils-libs")
-set(CPACK_RPM_BENCH_PACKAGE_NAME pinion-bench)
 set(CPACK_RPM_DEVELOPMENT_PACKAGE_NAME pinion-devel)
 set(CPACK_RPM_DEVELOPMENT_PACKAGE_AUTOREQ OFF)  # it has no binaries
 # The links of the preloads are nothing to depend on, and busybox is for machines that have QEMU.
 set(CPACK_RPM_SPEC_MORE_DEFINE "%define __provides_exclude_from ^/usr/lib(64)?/pinion/
 %define __requires_exclude_from ^/usr/(lib(64)?|share)/pinion/")
-foreach(component BENCH DEVELOPMENT)
-  set(CPACK_DEBIAN_${component}_PACKAGE_DEPENDS "pinion (= ${PROJECT_VERSION})")
-  set(CPACK_RPM_${component}_PACKAGE_REQUIRES "pinion = ${PROJECT_VERSION}")
-endforeach()
+set(CPACK_DEBIAN_DEVELOPMENT_PACKAGE_DEPENDS "pinion (= ${PROJECT_VERSION})")
+set(CPACK_RPM_DEVELOPMENT_PACKAGE_REQUIRES "pinion = ${PROJECT_VERSION}")
 # These folders belong to the distribution's own package `filesystem`, or to others.
 set(CPACK_RPM_EXCLUDE_FROM_AUTO_FILELIST_ADDITION
-    /usr/lib64 /usr/libexec /usr/include /usr/share/man /usr/share/man/man1 /usr/share/man/man3 /usr/share/man/man5 /usr/share/man/man7
+    /usr/lib64 /usr/include /usr/share/man /usr/share/man/man1 /usr/share/man/man3 /usr/share/man/man5 /usr/share/man/man7
     /usr/${CMAKE_INSTALL_LIBDIR}/cmake /usr/${CMAKE_INSTALL_LIBDIR}/pkgconfig /usr/share/bash-completion
     /usr/share/bash-completion/completions /usr/share/zsh /usr/share/zsh/site-functions /usr/share/zsh/vendor-completions
     /usr/share/fish /usr/share/fish/vendor_completions.d)

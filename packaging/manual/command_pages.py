@@ -48,10 +48,6 @@ def see_also(names, besides):
     return [", ".join(f"\\fB{roff.escaped(name)}\\fR(1)" for name in names if name != besides)]
 
 
-def bench_lines(benches):
-    return [line for bench in benches for line in (".TP", f"\\fB{roff.escaped(bench['name'])}\\fR", roff.inline(bench["text"]))]
-
-
 def command_page(command, text, names, table):
     own = [option for option in command["options"] if not option["of_table"]]
     of_table = [option for option in command["options"] if option["of_table"]]
@@ -61,7 +57,6 @@ def command_page(command, text, names, table):
     name = f"pinion-{command['name']}"
     parts = [("NAME", [f"{roff.escaped(name)} \\- {roff.inline(command['text'])}"]), ("SYNOPSIS", synopsis(command)),
              ("DESCRIPTION", roff.from_markdown(text or command["text"])), ("OPTIONS", options),
-             *([("BENCHES", bench_lines(table["benches"]))] if command["name"] == "bench" else []),
              ("EXIT STATUS", EXIT_STATUS + (PROGRAM_STATUS if command["name"] in ("run", "softroce") else []))]
     if of_table:
         parts.append(("ENVIRONMENT", ENVIRONMENT))

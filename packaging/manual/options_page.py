@@ -1,12 +1,12 @@
-"""docs/options.md: every option and bench, from the parser's table. `options_page.py COMMAND >docs/options.md` makes it anew."""
+"""docs/options.md: every option, from the parser's table. `options_page.py COMMAND >docs/options.md` makes it anew."""
 import re
 import sys
 
 import parser_table
 
-HEAD = """# Options and benches
+HEAD = """# Options
 
-Every option and bench of `pinion`, as `pinion help COMMAND` lists them: [commands](commands.md) explains their use.
+Every option of `pinion`, as `pinion help COMMAND` lists them: [commands](commands.md) explains their use.
 `packaging/manual/options_page.py build/bin/pinion` makes this page from the command's own parser, and a test compares the two.
 
 Defaults are in brackets.
@@ -34,8 +34,6 @@ def page(table):
         own = [option for option in command["options"] if not option["of_table"] and option["name"] != "--help"]
         if own:
             lines += ["", f"## {command['name']}", "", re.split(r": (pinion |compare )", command["text"])[0] + ".", "", *rows(own)]
-    lines += ["", "## The benches", "", "| `pinion bench` | measures |", "|---|---|"]
-    lines += [f"| `{bench['name']}` | {cell(bench['text'])} |" for bench in table["benches"]]
     return "\n".join(lines) + "\n"
 
 

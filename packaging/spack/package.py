@@ -16,7 +16,6 @@ class Pinion(CMakePackage):
     variant("verbs", default=True, description="Devices of libibverbs, and the front below it")
     variant("libfabric", default=True, description="Device fabric, and memory events for libfabric's cache")
     variant("libdw", default=True, description="Call sites as lines of source in reports")
-    variant("bench", default=False, description="pinion bench with programs of MPI")
 
     depends_on("c", type="build")
     depends_on("cxx", type="build")
@@ -29,7 +28,6 @@ class Pinion(CMakePackage):
     depends_on("rdma-core", when="+verbs")
     depends_on("libfabric@1.14:", when="+libfabric")
     depends_on("elfutils", when="+libdw")
-    depends_on("mpi", when="+bench")
 
     requires("platform=linux")
     requires("%gcc@11:", "%clang@14:", policy="one_of")
@@ -39,7 +37,7 @@ class Pinion(CMakePackage):
             self.define_from_variant("PINION_VERBS", "verbs"),
             self.define_from_variant("PINION_LIBFABRIC", "libfabric"),
             self.define_from_variant("PINION_LIBDW", "libdw"),
-            self.define_from_variant("PINION_MPI_PROGRAMS", "bench"),
+            self.define("PINION_MPI_PROGRAMS", False),
             self.define("PINION_UCX", False),
             self.define("PINION_OPEN_MPI_CACHE", False),
             self.define("BUILD_TESTING", self.run_tests),

@@ -12,8 +12,8 @@
 #include <vector>
 
 #include "base/clock.h"
-#include "cli/bench/messages/large_messages.h"
-#include "cli/bench/messages/protocols.h"
+#include "bench/messages/large_messages.h"
+#include "bench/messages/protocols.h"
 #include "pinion/pinion.h"
 #include "support/processes.h"
 #include "support/temporary_directory.h"

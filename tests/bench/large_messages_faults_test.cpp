@@ -8,8 +8,8 @@
 #include <string>
 #include <vector>
 
-#include "cli/bench/messages/large_messages.h"
-#include "cli/bench/messages/protocols.h"
+#include "bench/messages/large_messages.h"
+#include "bench/messages/protocols.h"
 #include "pinion/pinion.h"
 #include "support/made_fabric.h"
 #include "support/temporary_directory.h"

@@ -11,8 +11,8 @@
 #include <random>
 #include <vector>
 
-#include "cli/bench/messages/control.h"
-#include "cli/bench/messages/large_messages.h"
+#include "bench/messages/control.h"
+#include "bench/messages/large_messages.h"
 #include "pinion/pinion.h"
 #include "support/made_network.h"
 #include "transfer/endpoint/remote_memory.h"

@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/bench/messages/protocols.h"
+#include "bench/messages/protocols.h"
 #include "pinion/pinion.h"
 #include "support/large_messages_job.h"
 

@@ -6,7 +6,7 @@ source=$(cd "$(dirname "$0")/../.." && pwd)
 
 # configured WHAT CMAKE-OPTIONS...: from a source whose path has a space.
 mkdir "$work/a checkout"
-cp -r "$source"/{CMakeLists.txt,CMakePresets.json,LICENSE,README.md,cli,cmake,docs,examples,include,packaging,softroce,src,tests} "$work/a checkout"
+cp -r "$source"/{CMakeLists.txt,CMakePresets.json,LICENSE,README.md,bench,cli,cmake,docs,examples,include,packaging,softroce,src,tests} "$work/a checkout"
 chmod -R a-w "$work/a checkout"
 configured() {
   cmake -G Ninja -S "$work/a checkout" -B "$work/build" "$@" >"$work/out" 2>&1
@@ -26,7 +26,7 @@ grep -q 'PINION_UCX=perhaps: valid are AUTO, ON and OFF' "$work/out" || fail "$(
 # This installs from the build itself. The manifest is the build's, and is put back.
 [ ! -e "$build/install_manifest.txt" ] || cp "$build/install_manifest.txt" "$work/manifest"
 cmake --install "$build" --prefix "$work/prefix" >"$work/out" 2>&1 || fail "install: $(cat "$work/out")"
-for file in bin/pinion libexec/pinion/bench include/pinion/pinion.h share/doc/pinion/LICENSE share/doc/pinion/docs/commands.md; do
+for file in bin/pinion include/pinion/pinion.h share/doc/pinion/LICENSE share/doc/pinion/docs/commands.md; do
   [ -e "$work/prefix/$file" ] || fail "$file is not installed"
 done
 [ ! -e "$work/prefix/share/doc/pinion/docs/internals" ] || fail "pages about the inside are installed"
@@ -35,12 +35,7 @@ python3 "$source/tests/docs_check.py" "$work/prefix/share/doc/pinion" >"$work/ou
 grep -A 40 '^memory monitors' "$work/out" | grep -q '^  symbols: [^u]' || fail "doctor: $(cat "$work/out")"
 PINION_TEST_MONITOR=symbols "$work/prefix/bin/pinion" run -- sh -c 'echo $LD_PRELOAD' >"$work/out" 2>&1 || fail "run: $(cat "$work/out")"
 grep -q "$work/prefix/lib.*/libpinion-symbols.so:$work/prefix/lib.*/libpinion-preload.so" "$work/out" || fail "run: $(cat "$work/out")"
-# Firehose's clients, by the installed libraries.
-if [ -x "$build/bin/examples/gas" ]; then
-  "$work/prefix/libexec/pinion/gas" exchange --processes 2 --piece 8 --provider 'tcp;ofi_rxm' >"$work/out" 2>&1 || grep -q 'no provider' "$work/out" ||
-    fail "gas: $(cat "$work/out")"
-  grep -q ': verified$\|no provider' "$work/out" || fail "gas: $(cat "$work/out")"
-fi
+[ ! -e "$work/prefix/libexec" ] || fail "programs of the bench are installed"
 touch "$work/prefix/include/pinion/of-others.h"
 cmake --build "$build" --target uninstall >"$work/out" 2>&1 || fail "uninstall: $(cat "$work/out")"
 left=$(cd "$work/prefix" && find . -not -type d)

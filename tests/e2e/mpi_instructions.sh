@@ -17,7 +17,7 @@ program=$build/libexec/pinion/p2p-$family
 [ -x "$program" ] || exit 77
 
 rounds=500
-# instructions ARGUMENT NAMES [NAME=VALUE...]: of the second batch of each of these cases of cli/bench/programs/p2p.cpp, a line each. The
+# instructions ARGUMENT NAMES [NAME=VALUE...]: of the second batch of each of these cases of bench/programs/p2p.cpp, a line each. The
 # first batch has all that is done once. Valgrind writes a file as each batch ends.
 instructions() {
   local argument=$1 batch name ends=()
@@ -33,7 +33,7 @@ instructions() {
   done
 }
 
-# compare RETENTION ARGUMENT NAME:CALLS:BOUND...: the extra cost of a call with Pinion, of each case in the order of cli/bench/programs/p2p.cpp.
+# compare RETENTION ARGUMENT NAME:CALLS:BOUND...: the extra cost of a call with Pinion, of each case in the order of bench/programs/p2p.cpp.
 compare() {
   local retention=$1 argument=$2 plain with i names name calls bound count
   shift 2

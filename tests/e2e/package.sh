@@ -10,7 +10,7 @@ done
 
 cpack --config "$build/CPackConfig.cmake" -B "$work/packages" >"$work/out" 2>&1 || { fail "cpack: $(cat "$work/out")"; exit 1; }
 package() { find "$work/packages" -maxdepth 1 -name "$1_*" -print -quit; }
-for name in pinion pinion-bench libpinion-dev pinion-dbgsym; do
+for name in pinion libpinion-dev pinion-dbgsym; do
   [ -f "$(package $name)" ] || { fail "no package $name: $(ls "$work/packages")"; exit 1; }
 done
 
@@ -27,7 +27,7 @@ for file in bin/pinion share/man/man1/pinion-run.1 share/man/man3/pinion_acquire
   include/pinion/pinion.hpp share/doc/pinion/LICENSE share/doc/pinion/examples/lease.cpp; do
   [ -e "$root/$file" ] || fail "no package has $file"
 done
-[ -d "$root/libexec" ] && fail "pinion has the programs of pinion-bench"
+[ -d "$root/libexec" ] && fail "a package has programs of the bench"
 
 # Stripped; the debug information is found by build id.
 stripped=0
@@ -55,14 +55,6 @@ verified env LD_LIBRARY_PATH="$root/lib" OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_
 { cmake -G Ninja -S "$source/tests/package" -B "$work/outside" -DCMAKE_PREFIX_PATH="$root" -DEXAMPLES="$root/share/doc/pinion/examples" &&
   cmake --build "$work/outside"; } >"$work/out" 2>&1 || fail "find_package(pinion): $(cat "$work/out")"
 for program in registration_cache lease interface; do verified "$work/outside/$program"; done
-
-# The bench, which the command names where it is absent.
-"$root/bin/pinion" bench hit >"$work/out" 2>&1
-[ $? -eq 2 ] && grep -q 'the package pinion-bench has it' "$work/out" || fail "no bench: $(cat "$work/out")"
-mkdir "$work/bench" && dpkg-deb -x "$(package pinion-bench)" "$work/bench"
-readelf -WS "$work/bench/usr/libexec/pinion/bench" | finds '\.debug_info' && fail "the bench is not stripped"
-cp -r "$root" "$work/both" && cp -r "$work/bench/usr/libexec" "$work/both/"
-"$work/both/bin/pinion" bench hit --rounds 1 >"$work/out" 2>&1 || fail "bench: $(cat "$work/out")"
 
 # The stripped command and preload.
 [ "$("$root/bin/pinion" --version)" = "pinion $(pkg-config --modversion pinion)" ] || fail "the packaged command"

@@ -9,7 +9,7 @@ done
 cpack -G RPM --config "$build/CPackConfig.cmake" -B "$work/packages" >"$work/out" 2>&1 || { fail "cpack: $(cat "$work/out")"; exit 1; }
 version=$("$build/bin/pinion" --version | sed 's/.* //')
 package() { echo "$work/packages/$1-$version-1.$(uname -m).rpm"; }
-for name in pinion pinion-bench pinion-devel; do
+for name in pinion pinion-devel; do
   [ -f "$(package $name)" ] || { fail "no package $name: $(ls "$work/packages")"; exit 1; }
 done
 asked() { rpm -qp --dbpath "$work/rpms" "$@" 2>&1; }
@@ -17,19 +17,16 @@ asked() { rpm -qp --dbpath "$work/rpms" "$@" 2>&1; }
 requires=$(asked --requires "$(package pinion)")
 grep -q '^libc\.so\.6(GLIBC_2' <<<"$requires" || fail "pinion requires: $requires"
 grep -E 'mpi|ibverbs|fabric|busybox' <<<"$requires" && fail "pinion requires: $requires"
-for name in pinion-bench pinion-devel; do
-  asked --requires "$(package $name)" | finds -x "pinion = $version" || fail "$name requires: $(asked --requires "$(package $name)")"
-done
-asked --requires "$(package pinion-bench)" | finds '^libc\.so\.6' || fail "pinion-bench requires: $(asked --requires "$(package pinion-bench)")"
+asked --requires "$(package pinion-devel)" | finds -x "pinion = $version" || fail "pinion-devel requires: $(asked --requires "$(package pinion-devel)")"
 
 # Directories of the package `filesystem` stay its own.
-for name in pinion pinion-bench pinion-devel; do
+for name in pinion pinion-devel; do
   asked -l "$(package $name)" | grep -xE '/usr|/usr/(bin|lib|lib64|libexec|include|share)|/usr/share/(man|doc|man/man.|zsh|fish|bash-completion)|/usr/lib(64)?/(cmake|pkgconfig)' &&
     fail "$name owns that directory"
   rpm2cpio "$(package $name)" | (mkdir -p "$work/$name" && cd "$work/$name" && cpio -id --quiet) || fail "unpacking $name"
 done
 for file in pinion/usr/bin/pinion pinion/usr/share/man/man1/pinion-run.1 pinion/usr/share/bash-completion/completions/pinion \
-  pinion/usr/share/doc/pinion/LICENSE pinion-bench/usr/libexec/pinion/bench pinion-devel/usr/include/pinion/pinion.hpp \
+  pinion/usr/share/doc/pinion/LICENSE pinion-devel/usr/include/pinion/pinion.hpp \
   pinion-devel/usr/share/man/man3/pinion_acquire.3; do
   [ -e "$work/$file" ] || fail "no package has $file"
 done

@@ -37,15 +37,11 @@ struct Outcome {
 
 class Cli : public ::testing::Test {
  protected:
-  // A copy of the command and its bench in a tree of their own, with or without the preload library.
+  // A copy of the command in a tree of its own, with or without the preload library.
   void SetUp() override {
-    const fs::path build = fs::read_symlink("/proc/self/exe").parent_path().parent_path();
+    if (!fs::exists(build() / "bin/pinion")) GTEST_SKIP() << "the command is not built";
     fs::create_directories(root() / "lib");
-    for (const char* part : {"bin/pinion", "libexec/pinion/bench"}) {
-      if (!fs::exists(build / part)) GTEST_SKIP() << build / part << " is not built";
-      fs::create_directories((root() / part).parent_path());
-      fs::copy_file(build / part, root() / part);
-    }
+    copy_of_build("bin/pinion");
     for (const char* name : {"PINION", "PINION_CONFIG", "LD_PRELOAD", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
                              "PMIX_RANK", "SLURM_PROCID", "SLURM_STEP_ID", "SLURM_EXPORT_ENV",
                              "OMPI_MCA_orte_fork_agent", "PRTE_MCA_odls_base_exec_agent", "PRTE_MCA_rtos"})
@@ -61,7 +57,12 @@ class Cli : public ::testing::Test {
       ::unsetenv(name);
   }
 
+  static fs::path build() { return fs::read_symlink("/proc/self/exe").parent_path().parent_path(); }
   fs::path root() const { return directory_.path(); }
+  void copy_of_build(const fs::path& part) const {
+    fs::create_directories((root() / part).parent_path());
+    fs::copy_file(build() / part, root() / part);
+  }
   std::string preload() const { return (root() / "lib/libpinion-preload.so").string(); }
 
   // A library that changes nothing, in the preload's place.

@@ -10,7 +10,7 @@
 #include <string>
 #include <vector>
 
-#include "cli/bench/messages/large_messages.h"
+#include "bench/messages/large_messages.h"
 #include "made_network.h"
 #include "pinion/pinion.h"
 

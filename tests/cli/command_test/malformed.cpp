@@ -27,12 +27,12 @@ const std::vector<Wrong> kProducts = {
     // Shares.
     {{"run --time-budget", "run --verify"}, {"1", "-1%", "101%", "%", "some"}},
     // Counts.
-    {{"compare --repeat", "bench hit --rounds", "simulate --pattern cg:S:4 --seed", "run --limit-regions"},
+    {{"compare --repeat", "simulate --pattern cg:S:4 --seed", "run --limit-regions"},
      {"-1", "1.5", "1e3", "0x", "many", "99999999999999999999"}},
     // Choices.
     {{"run --retention", "run --device", "run --nic", "run --monitor", "run --front", "run --cuda",
       "run --remote-keys", "compare --retention", "simulate --pattern cg:S:4 --retention",
-      "simulate --pattern cg:S:4 --nic", "simulate --study", "doctor --monitor", "bench"},
+      "simulate --pattern cg:S:4 --nic", "simulate --study", "doctor --monitor"},
      {"best", "Helper", "helper;lru"}},
     // Switches.
     {{"run --off", "run --hugepages", "compare --json", "compare --hugepages", "report x --json",
@@ -98,8 +98,6 @@ const std::vector<const char*> kOthers = {
     "info colours",
     "info options more",
     "doctor more",
-    "bench none-such",
-    "bench hit --rounds",
     "softroce",
     "softroce --cpus 0",
 };

@@ -55,8 +55,6 @@ TEST_F(Cli, UsageErrorsAreOneLineAndStatus2) {
       {"report", "--jsn", "x"},
       "unknown option '--jsn'; the nearest is '--json'; `pinion report --help` lists the valid ones");
   expect_usage_error({"info", "colours"}, "colours");
-  expect_usage_error({"bench"}, "no bench given; valid: acquire, events, firehose");
-  expect_usage_error({"bench", "none-such"}, "unknown bench 'none-such'");
 }
 
 // Paths may have spaces.
@@ -105,8 +103,6 @@ TEST_F(Cli, EmptyValuesAreRefused) {
                                                         {"simulate", "--pattern", "cg:S:4", "--skew", ""},
                                                         {"simulate", "--pattern", "cg:S:4", "--gflops="},
                                                         {"simulate", "--study", ""},
-                                                        {"bench", "hit", "--rounds", ""},
-                                                        {"bench", "registration", "--device", ""},
                                                         {"info", ""},
                                                         {"doctor", "--monitor", ""},
                                                         {"softroce", "--memory", "", "--", "touch", "ran"},
@@ -137,8 +133,6 @@ TEST_F(Cli, ValuesThatAreNone) {
       {"simulate", "--pattern", "cg:S:4", "--ppn", "4x"},
       {"simulate", "--cores", "2x"},
       {"report", "absent"},
-      {"bench", "hit", "--rounds", "1e3"},
-      {"bench", "registration", "--device", "mlx5_0"},
       {"info", "options", "more"},
       {"doctor", "--monitor", "best"},
       {"doctor", "more"},
@@ -158,8 +152,7 @@ TEST_F(Cli, AnEmptyPartOfAListIsRefused) {
       {"simulate", "--pattern", "cg:S:4", "--limit", "1M,,2M"},
       {"simulate", "--pattern", "cg:S:4,"},
       {"simulate", "--pattern", "cg:S:4", "--retention", "helper,"},
-      {"compare", "--retention", ",helper", "--", "touch", "ran"},
-      {"bench", "prepare", "--size", "1M,,2M"}};
+      {"compare", "--retention", ",helper", "--", "touch", "ran"}};
   for (const auto& arguments : all) expect_usage_error(arguments, "' is empty");
   EXPECT_FALSE(fs::exists(root() / "ran"));
 }
@@ -231,12 +224,18 @@ TEST_F(Cli, HelpAndVersionAreWordsToo) {
   expect_usage_error({"help", "runn"}, "unknown command 'runn'; valid commands: run");
   expect_usage_error({"help", "run", "report"}, "one command at most");
   for (const char* command :
-       {"run", "compare", "report", "top", "stop", "simulate", "info", "doctor", "bench", "softroce"}) {
+       {"run", "compare", "report", "top", "stop", "simulate", "info", "doctor", "softroce"}) {
     const std::string help = pinion({"help", command}).out;
     EXPECT_EQ(help, pinion({command, "--help"}).out);
     EXPECT_NE(help.find("--help"), std::string::npos) << help;
     expect_narrow(help);
   }
+}
+
+TEST_F(Cli, TheBenchIsBuiltInACheckout) {
+  for (const char* first : {"bench", "help"})
+    expect_usage_error({first, first == std::string("bench") ? "hit" : "bench"},
+                       "cmake --build build --target bench");
 }
 
 // The step is for a user at a terminal, and gone at the end.
