@@ -21,7 +21,7 @@ namespace pinion::cli {
 
 namespace {
 
-struct Arguments {
+struct TopArguments {
   std::vector<std::string> logs{"."};
   bool once = false;
   std::string every = "1s";
@@ -42,7 +42,7 @@ Error read_rows(const std::vector<std::string>& logs, std::vector<TopRow>& rows)
   return runlog::for_each_state(logs, [&](const runlog::Log& log) { rows.push_back(top_row(log)); });
 }
 
-void show_once(const Arguments& arguments) {
+void show_once(const TopArguments& arguments) {
   std::vector<TopRow> rows;
   if (const Error error = read_rows(arguments.logs, rows)) throw UsageError(error.message);
   fmt::print("{}", top_text(std::move(rows), 0, 0));
@@ -92,7 +92,7 @@ class Keys {
 
 /// Shows pictures until the job has ended, or the user presses q. A log that cannot be read any more is named
 /// below the last picture.
-void show_live(const Arguments& arguments, Duration every) {
+void show_live(const TopArguments& arguments, Duration every) {
   const bool has_colours = std::getenv("NO_COLOR") == nullptr;
   const Keys keys;
   std::string picture;
@@ -115,7 +115,7 @@ void show_live(const Arguments& arguments, Duration every) {
   }
 }
 
-void top(const Arguments& arguments) {
+void top(const TopArguments& arguments) {
   const std::optional<Duration> every = parse_duration(arguments.every);
   if (!every || *every < 10 * kMillisecond)
     throw UsageError(
@@ -128,7 +128,7 @@ void top(const Arguments& arguments) {
 
 void add_top(CLI::App& app) {
   CLI::App* sub = app.add_subcommand("top", "Show a running job: registered memory, misses and spent time");
-  auto arguments = std::make_shared<Arguments>();
+  auto arguments = std::make_shared<TopArguments>();
   sub->add_option("logs", arguments->logs, "log directories or files of one run [.]")->type_name("DIR");
   sub->add_flag("--once", arguments->once, "one picture; so too where standard output is no terminal")
       ->disable_flag_override();

@@ -97,7 +97,7 @@ void choose_device(CompareArguments& arguments) {
   if (acts_at_start(options) == Acts::measured && !may_act_below(options)) emulate(arguments);
 }
 
-std::vector<ComparedStrategy> strategies_of(const CompareArguments& arguments) {
+std::vector<ComparedStrategy> strategies_to_compare(const CompareArguments& arguments) {
   const Options options = arguments.flags.options();
   const std::vector<Row> rows = rows_of(arguments.rows, options);
   std::vector<ComparedStrategy> strategies;
@@ -162,7 +162,7 @@ bool run_all(const CompareArguments& arguments, std::vector<ComparedStrategy>& s
 /// All rows have run on return.
 std::vector<ComparedStrategy> run_strategies(CompareArguments& arguments) {
   for (;;) {
-    std::vector<ComparedStrategy> strategies = strategies_of(arguments);
+    std::vector<ComparedStrategy> strategies = strategies_to_compare(arguments);
     limit_libraries(arguments, strategies);
     if (run_all(arguments, strategies)) return strategies;
     emulate(arguments);
@@ -178,7 +178,7 @@ void compare(CompareArguments& arguments) {
   arguments.made_log = !std::filesystem::exists(arguments.log);
   make_log_directory(arguments.log);
   arguments.flags.note_unused();
-  for (const ComparedStrategy& strategy : strategies_of(arguments))
+  for (const ComparedStrategy& strategy : strategies_to_compare(arguments))
     if (strategy.row.has_pinion())
       if (const std::string raised = raise_memlock(strategy.flags.options()); !raised.empty()) tell(raised);
   std::vector<ComparedStrategy> strategies = run_strategies(arguments);

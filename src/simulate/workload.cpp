@@ -8,6 +8,7 @@
 #include <unordered_map>
 
 #include "retention/retention_options.h"
+#include "runlog/log_timelines.h"
 #include "simulate/random.h"
 
 namespace pinion::simulate {
@@ -109,12 +110,7 @@ struct Action {
 };
 
 /// Returns when the log's events end.
-Time covered_until(const runlog::Log& log) {
-  if (log.all_events()) return log.last_ns();
-  Time last = log.header.start_ns;
-  for (const runlog::Event& event : log.events) last = std::max(last, event.end_ns);
-  return std::min(last, log.last_ns());
-}
+Time end_of_events(const runlog::Log& log) { return std::min(runlog::covered_until(log), log.last_ns()); }
 
 /// A memory event is one in each of `domains`.
 ThreadProgram thread_program(std::vector<Action> actions, const std::set<std::uint8_t>& domains, Time start,
@@ -260,7 +256,7 @@ Program program_of(const runlog::Log& log) {
   const std::set<std::uint8_t> domains = domains_of(events);
   Program program;
   program.domains = std::min<std::size_t>(*domains.rbegin() + 1u, runlog::kMaxDomains);
-  const Time end = covered_until(log);
+  const Time end = end_of_events(log);
   for (std::size_t thread = 0; thread < actions.size(); ++thread)
     program.threads.push_back(thread_program(std::move(actions[thread]), domains, log.header.start_ns,
                                              end - delays[thread].before(end)));
@@ -344,7 +340,7 @@ Error log_workload(std::vector<runlog::Log> logs, const Tiling& tiling, Workload
     workload.recorded.push_back(recorded_in(log));
     if (!log.all_events())
       workload.covers_seconds = std::max(
-          workload.covers_seconds, static_cast<double>(covered_until(log) - log.header.start_ns) * 1e-9);
+          workload.covers_seconds, static_cast<double>(end_of_events(log) - log.header.start_ns) * 1e-9);
   }
   std::vector<int> node_of;
   for (int rank = 0; rank < ranks; ++rank) {
