@@ -9,63 +9,19 @@ source "$(dirname "$0")/script.bash"
 source=$(cd "$(dirname "$0")/../.." && pwd)
 command -v valgrind >/dev/null || exit 77
 
-cat >"$work/hot.c" <<'EOF'
-#include <pinion/pinion.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-enum { kBytes = 1 << 16 };
-static char ordinary[kBytes];
-
-__attribute__((noinline)) int hot(pinion_domain* domain, void* buffer, long rounds) {
-  int failed = 0;
-  for (long i = 0; i < rounds; ++i) {
-    pinion_lease lease;
-    failed |= pinion_acquire(domain, buffer, kBytes, PINION_ACCESS_WRITE, &lease);
-    failed |= pinion_release(&lease);
-  }
-  return failed;
-}
-
-static int take(void* own, void* address, size_t bytes, unsigned access, struct pinion_registration* made) {
-  return (void)own, (void)address, (void)bytes, (void)access, (void)made, 0;
-}
-static int leave(void* own, uint64_t handle) { return (void)own, (void)handle, 0; }
-
-/* A device of the program's own, with these flags. */
-static int open_own(const char* flags, pinion_domain** domain) {
-  static struct pinion_device_operations own = {sizeof own, PINION_DEVICE_VERSION};
-  own.register_memory = take;
-  own.deregister_memory = leave;
-  own.flags = (unsigned)atoi(flags);
-  return pinion_domain_open_operations(&own, domain);
-}
-
-int main(int argc, char** argv) {
-  pinion_domain* domain = NULL;
-  void* buffer = getenv("LD_PRELOAD") ? malloc(kBytes) : ordinary;
-  int failed = argc < 2 || pinion_start("retention=leave-pinned,device=pin,monitor=brackets") ||
-               (argc == 3 ? open_own(argv[2], &domain) : pinion_domain_open(NULL, NULL, &domain)) ||
-               hot(domain, buffer, atol(argv[1])) || pinion_domain_close(domain) || pinion_stop();
-  if (failed) fprintf(stderr, "hot: %s\n", pinion_last_error());
-  return failed;
-}
-EOF
-gcc -std=gnu99 -O2 -I"$source/include" "$work/hot.c" -o "$work/hot" -L"$build/lib" -lpinion -Wl,-rpath,"$build/lib" ||
-  fail "the program does not build"
+gcc -std=gnu99 -O2 -I"$source/include" "$source/tests/e2e/operations.c" -o "$work/operations" -L"$build/lib" -lpinion \
+  -Wl,-rpath,"$build/lib" || fail "the program does not build"
 
 flags=() # of the device, where it is one of the program's own
-# instructions ROUNDS [VARIABLE=VALUE...]
-instructions() {
-  timeout 240 env "${@:2}" valgrind --tool=callgrind --callgrind-out-file=/dev/null --collect-atstart=no --toggle-collect=hot \
-    "$work/hot" "$1" ${flags[@]+"${flags[@]}"} 2>&1 | awk '/Collected/ {print $4}'
-}
-
-# within BOUND NAME [VARIABLE=VALUE...]: the first rounds, with all that is done once, cancel out.
+rounds=5000
+# within BOUND NAME [VARIABLE=VALUE...]: of the second batch; the first has all that is done once.
 within() {
-  local few=1000 many=6000 count
-  count=$((($(instructions $many "${@:3}") - $(instructions $few "${@:3}")) / (many - few)))
+  local count
+  rm -f "$work"/n.*
+  timeout 240 env "${@:3}" valgrind --tool=callgrind --callgrind-out-file="$work/n" --collect-atstart=no --toggle-collect=op_lease \
+    --dump-after=op_lease "$work/operations" hit $rounds "retention=leave-pinned,device=pin,monitor=brackets" \
+    ${flags[@]+"${flags[@]}"} >"$work/out" 2>&1 || cat "$work/out"
+  count=$(($(sed -n 's/^totals: //p' "$work/n.2") / rounds))
   echo "$2: $count instructions"
   [ "$count" -gt 0 ] && [ "$count" -le "$1" ] || fail "$2: '$count' instructions, not $1"
 }
