@@ -110,8 +110,8 @@ double arena_lease_ns() {
   Transfer transfer;
   std::size_t passed = 0;
   const auto use = [&](std::size_t) {
-    if (leases.arena_source().lease(thread, 0, buffer.range, Access::write, transfer))
-      leases.counted_closing().release(thread, transfer);
+    if (leases.lease_in_segment(thread, 0, buffer.range, Access::write, transfer))
+      leases.release(thread, transfer);
     else
       ++passed;
   };

@@ -8,7 +8,7 @@
 
 #include "device/kernel/collapse.h"
 #include "helper/helper_thread.h"
-#include "lease/large_request.h"
+#include "lease/acquire_by_steps.h"
 #include "monitor/sandbox.h"
 #include "monitor/userfault.h"
 

@@ -8,7 +8,7 @@
 #include "base/on_monotonic.h"
 #include "base/warning.h"
 #include "device/kernel/collapse.h"
-#include "lease/lease_path.h"
+#include "lease/lease.h"
 #include "placement/arena_figures.h"
 #include "predict/predictor.h"
 #include "prepare/preparation.h"
@@ -58,7 +58,7 @@ Helper::Helper(const Options& options, const JobPlace& place, RunMemory& memory,
       profile_(options.profile, place.rank),
       log_(memory.meter),
       drain_(domains, memory.events, desk_, log_, watch.births(), clock),
-      work_(domains, watch, counters, lease_path.retirement().fork_gate(), desk_, drain_, log_, clock),
+      work_(domains, watch, counters, lease_path.fork_gate(), desk_, drain_, log_, clock),
       figures_(options, memory, domains, lease_path, counters, desk_, drain_, log_, clock),
       duties_(node, domains, drain_, desk_),
       thread_(bell, clock) {}
@@ -110,14 +110,14 @@ void Helper::run() {
     log_.add_domains(domains_);
     figures_.note_acts();
     drain_.drain();
-    if (domains_.closing() >= 0) leave(domains_.closing());
+    if (domains_.closing() >= 0) lease_path_.close(domains_.closing());
     work_.serve_closing();
-    end_counted();
+    lease_path_.look(clock_.now());
     work_.act([this] {
       figures_.account(clock_.now());
       duties_.attend(clock_.now());
     });
-    end_counted();
+    lease_path_.look(clock_.now());
     drain_.take_runs();
     const Time now = clock_.now();
     figures_.sample_growth(now);
@@ -130,16 +130,6 @@ void Helper::run() {
     sleep_until(std::min({next_look, of_segments, hurries ? clock_.now() + kBetweenReads : kNever}));
   }
   end_of_run();
-}
-
-void Helper::end_counted() {
-  const ForkGate::Passage passage(lease_path_.retirement().fork_gate());
-  lease_path_.counted_closing().look(clock_.now());
-}
-
-void Helper::leave(int domain) {
-  const ForkGate::Passage passage(lease_path_.retirement().fork_gate());
-  lease_path_.counted_closing().leave(domain);
 }
 
 bool Helper::hurries_to_see(Time now) {
@@ -173,9 +163,9 @@ void Helper::stand_aside() {
 
 void Helper::let_everything_go() {
   Preparation::let_all_go(lease_path_);
-  domains_.for_each([this](const DomainSlot& slot) { leave(slot.number); });
+  domains_.for_each([this](const DomainSlot& slot) { lease_path_.close(slot.number); });
   work_.retire_all_idle();
-  end_counted();
+  lease_path_.look(clock_.now());
   node::StopRequest& request = duties_.stop_request();
   if (!request.is_done()) request.answer(domains_.registered_bytes());
 }
@@ -232,10 +222,10 @@ void Helper::end_of_run() {
   }
   figures_.sample();
   // Leases still out (requests that the program never completed) stay: their transfers may go on.
-  domains_.for_each([this](const DomainSlot& slot) { leave(slot.number); });
+  domains_.for_each([this](const DomainSlot& slot) { lease_path_.close(slot.number); });
   work_.retire_all_idle();
-  end_counted();
-  if (log_.is_open()) write_arena_figures(options_.log.c_str(), lease_path_.arena().figures());
+  lease_path_.look(clock_.now());
+  if (log_.is_open()) write_arena_figures(options_.log.c_str(), lease_path_.arena_figures());
   figures_.finish();
   duties_.end();
 }

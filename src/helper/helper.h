@@ -53,9 +53,6 @@ class Helper {
   /// The process was asked to stop: nothing stays registered beyond its lease.
   void stand_aside();
   void let_everything_go();
-  /// Looks at what threads count for themselves, and ends what is closed; or closes all that a domain has.
-  void end_counted();
-  void leave(int domain);
   Time next_look_aside();
   /// Whether to look at the program's code again and again, because nothing can stay registered before.
   bool hurries_to_see(Time now);

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "lease/lease_path.h"
+#include "lease/lease.h"
 
 namespace pinion {
 

@@ -12,7 +12,7 @@
 
 #include "device/kernel/memlock.h"
 #include "intercept/exports.h"
-#include "lease/make_room.h"
+#include "lease/lease.h"
 
 namespace {
 
@@ -31,7 +31,7 @@ bool is_for_want_of_room(std::size_t bytes) {
 bool make_room() {
   pinion::LeasePath* const leases = pinion::LeasePath::running();
   pinion::ThreadContext* const thread = leases != nullptr ? pinion::this_thread() : nullptr;
-  return thread != nullptr && pinion::make_room(*leases, *thread);
+  return thread != nullptr && leases->make_room(*thread);
 }
 
 template <class Function, class... Arguments>

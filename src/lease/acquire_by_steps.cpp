@@ -3,8 +3,11 @@
 #include <algorithm>
 
 #include "base/held_signals.h"
+#include "base/machine_memory.h"
 #include "base/preemption.h"
-#include "lease/large_request.h"
+#include "base/warning.h"
+#include "device/kernel/mapped_pages.h"
+#include "placement/hugepage_heap.h"
 #include "registry/blocking.h"
 
 namespace pinion {
@@ -59,7 +62,27 @@ class AcquireTime {
   Duration least_ = 0, preempted_ = 0;  // of the device calls
 };
 
+Record hold_event(const PeerHold& hold, runlog::EventKind kind) {
+  Record record;
+  record.begin = record.end = ticks_now();
+  record.address = hold.pages.begin;
+  record.bytes = hold.pages.bytes();
+  record.kind = kind;
+  record.domain = static_cast<unsigned>(hold.domain);
+  return record;
+}
+
 }  // namespace
+
+bool is_possible(Range request) {
+  return is_addressable(request.begin, request.bytes()) && request.bytes() <= machine_memory();
+}
+
+LargeRange large_pages_to_register(const Device& device, Range pages) {
+  const LargeRange large = mapped_pages().around(pages);
+  if (large.empty() || !device.capabilities().hides_from_children) return large;
+  return process_heap().owns(reinterpret_cast<const void*>(pages.begin)) ? large : LargeRange{};
+}
 
 AcquireResult AcquireBySteps::run(ThreadContext& thread, AcquireRequest request, Record& record) {
   HeldSignals held;
@@ -93,7 +116,7 @@ AcquireResult AcquireBySteps::run(ThreadContext& thread, AcquireRequest request,
   const AcquireResult& result = acquisition.result();
   if (step == AcquireStep::refused && result.over_limit && request.owner == nullptr) {
     const Ticks asked = ticks_now();
-    if (closing_.let_go(thread, request.pages.bytes(), ArenaLeases::kRest)) {
+    if (retirement_.close_idle(thread, request.pages.bytes(), ArenaLeases::kRest)) {
       time.add_for_others(ticks_now() - asked);
       step = run();
     }
@@ -112,6 +135,62 @@ AcquireResult AcquireBySteps::run(ThreadContext& thread, AcquireRequest request,
   record.outcome = outcome_of(result.registered_here, result.waited);
   if (result.registered_here) retirement_.after_registration(thread, number);
   return result;
+}
+
+// ---- segments of the arena ----
+
+bool AcquireBySteps::may_open_segments(int number) const {
+  return !domains_.observes(number) && !domains_.domain(number).registers_bytes() &&
+         !watch_.keeps_nothing() && !watch_.blind() && !retirement_.stopped();
+}
+
+bool AcquireBySteps::register_segment(ThreadContext& thread, int number, Range request, Duration expected) {
+  retirement_.retire_closed(thread);  // an earlier registration of the segment may be over
+  const bool ahead = expected != kNever;
+  const Range pages = arena_.begin_opening(number, request, ahead);
+  if (pages.empty()) return true;
+  Record none;
+  if (ahead) none.call = CallKind::prepare;
+  none.domain = static_cast<unsigned>(number);
+  const AcquireResult result = run(
+      thread, {.pages = pages, .access = arena_.rights(), .owner = &arena_, .expected = ahead ? expected : 0},
+      none);
+  arena_.finish_opening(number, pages, result.region);
+  if (result.region != nullptr) return true;
+  retirement_.retire_closed(thread);
+  if (!segment_reported_.exchange(true))
+    warn(
+        "a segment of the arena stays unregistered, and its requests are served one by one: "
+        "%s (said once)",
+        result.error.message);
+  return false;
+}
+
+// ---- holds ----
+
+Error AcquireBySteps::hold(ThreadContext& thread, int number, Range pages, Access access, PeerHold& hold) {
+  if (!is_possible(pages)) return Error::make(EFAULT, "no memory can be there");
+  Record registering;
+  registering.domain = static_cast<unsigned>(number);
+  const AcquireResult result = run(thread, {.pages = pages, .access = access}, registering);
+  if (!result.region) return result.error;
+  hold = {registering.region(), pages, number};
+  Domain& domain = domains_.domain(number);
+  const bool held = domain.begin_hold(hold.region);
+  if (domain.release(hold.region.region) == RegionWord::Released::idle_doomed) {
+    watch_.idle_and_doomed(pages.bytes());
+    retirement_.reap(thread, number);
+  }
+  if (!held) return Error::make(EBUSY, "the memory is changing, or memory events may be missed now");
+  trail_.push(thread, hold_event(hold, runlog::EventKind::hold_begin));
+  return {};
+}
+
+void AcquireBySteps::end_hold(ThreadContext& thread, const PeerHold& hold) {
+  const auto released = domains_.domain(hold.domain).end_hold(hold.region.region);
+  trail_.push(thread, hold_event(hold, runlog::EventKind::hold_end));
+  if (released == RegionWord::Released::idle) retirement_.retire(thread, hold.domain, hold.region);
+  if (released == RegionWord::Released::idle_doomed) retirement_.reap(thread, hold.domain);
 }
 
 }  // namespace pinion

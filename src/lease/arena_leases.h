@@ -9,7 +9,7 @@
 // its own, and the region goes like any doomed one. A segment is registered once a second at most; under a
 // limit, a second after it was closed.
 //
-// try_lease() and give_back() are lock-free, for any thread; clears() is for hooks. All else is ordinary code
+// segment_at() is lock-free, for any thread; clears() is for hooks. All else is ordinary code
 // of any thread, under one mutex; device calls, hooks and other rooms' locks stay outside of it.
 //
 // COUNTS. Each thread counts its leases by granule, in plain stores (lease_count.h).
@@ -42,28 +42,19 @@ class ArenaLeases {
 
   // ---- requests ----
 
-  /// The region that serves the request, which holds() at this place; counted for the thread. Null: none
-  /// does.
-  [[gnu::always_inline]] Region* try_lease(ThreadContext& thread, std::size_t place, Range request,
-                                           Access access) {
+  /// The region that may serve such requests at this place, and its proof; null: none does.
+  [[gnu::always_inline]] Region* segment_at(std::size_t place, Access access, std::uint64_t& proof) const {
     const Service& service = services_[place];
     // A proof is published after its region. So the region is the proof's, or a later one that it does not
     // fit.
-    const std::uint64_t proof = service.proof.load(std::memory_order_acquire);
+    proof = service.proof.load(std::memory_order_acquire);
     Region* const region = service.region.load(std::memory_order_acquire);
     // Local access takes no look at the rights.
-    if (region == nullptr || (!includes(Access::write, access) && !includes(rights_, access))) [[unlikely]]
+    if (!includes(Access::write, access) && !includes(rights_, access)) [[unlikely]]
       return nullptr;
-    LeaseCount& count = thread.counted().at[place];
-    if (!count.take(region->word, proof, ordered_)) [[unlikely]]
-      return nullptr;
-    if (!region->range().contains(request)) [[unlikely]] {
-      count.refuse();
-      return nullptr;
-    }
-    LeaseCount::add(count.bytes, request.bytes());
     return region;
   }
+  bool is_ordered() const { return ordered_; }
 
   /// The rights of segments' registrations. With rights of peers, a key opens a whole segment to them.
   Access rights() const { return rights_; }

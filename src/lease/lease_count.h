@@ -29,32 +29,25 @@ struct BasicLeaseCount {
   Number refused{0};  ///< of those taken: in vain
   Number bytes{0};    ///< of the others
 
-  /// True: a lease on the region of that proof (RegionWord::Value::proof), until give_back(). False: none.
+  /// True: a lease on the region of that proof (RegionWord::Value::proof), until give_back(). False: none;
+  /// refuse() must follow.
   template <class Word>
-  bool take(const Word& word, std::uint64_t proof, bool ordered) {
+  bool count_in(const Word& word, std::uint64_t proof, bool ordered) {
     const std::uint64_t count = taken.load(std::memory_order_relaxed) + 1;
     if (ordered) [[unlikely]]
       taken.exchange(count, std::memory_order_seq_cst);
     else
       taken.store(count, std::memory_order_relaxed);
     std::atomic_signal_fence(std::memory_order_seq_cst);
-    if (word.grants(proof)) [[likely]]
-      return true;
-    refuse();
-    return false;
+    return word.grants(proof);
   }
-  /// take() of a region whose leases are counted here while its `place` says `at` (shared_leases.h). Only
-  /// with fences.
+  /// count_in() for a region whose leases are counted here while its `place` says `at` (shared_leases.h).
+  /// Only with fences.
   template <class Word, class Place>
-  bool take_at(const Place& place, std::uint16_t at, const Word& word, std::uint64_t proof) {
-    if (!take(word, proof, false)) [[unlikely]]
-      return false;
-    if (place.load(std::memory_order_acquire) == at) [[likely]]
-      return true;
-    refuse();
-    return false;
+  bool count_in_at(const Place& place, std::uint16_t at, const Word& word, std::uint64_t proof) {
+    return count_in(word, proof, false) && place.load(std::memory_order_acquire) == at;
   }
-  /// Undoes a lease that nobody has used.
+  /// Undoes a count that was in vain.
   [[gnu::noinline, gnu::cold]] void refuse() {
     add(refused, 1);
     give_back();

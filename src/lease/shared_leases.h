@@ -7,7 +7,7 @@
 // before a fork, and with its domain. When the leases of threads are back too, this object returns its own,
 // and the region is one like any other.
 //
-// try_lease() is lock-free, for any thread. All else is ordinary code of any thread, under one
+// A thread takes such a lease without a lock (lease.h). All here is ordinary code of any thread, under one
 // mutex; look() is the helper's. Systems without membarrier have no places.
 //
 // PROTOCOL. As in lease_count.h, with the region's place in the part of its doom: taking counts first, and
@@ -21,8 +21,8 @@
 #include <cstdint>
 
 #include "base/mutex.h"
+#include "lease/domain_table.h"
 #include "lease/fork_gate.h"
-#include "lease/known_domains.h"
 #include "lease/lease_count.h"
 #include "lease/thread_context.h"
 
@@ -37,15 +37,6 @@ class SharedLeases {
 
   // ---- requests ----
 
-  /// Counts a lease for the thread on the region of that proof (RegionWord::Value::proof). Returns the place
-  /// of the count. 0: the region has none, or is gone; end_closed() must follow, as the count was in vain.
-  [[gnu::always_inline]] static std::uint16_t try_lease(ThreadContext& thread, const Region& region,
-                                                        std::uint64_t proof) {
-    const std::uint16_t at = region.shared.at.load(std::memory_order_relaxed);
-    if (at == 0) [[unlikely]]
-      return 0;
-    return thread.counted().at[at - 1u].take_at(region.shared.at, at, region.word, proof) ? at : 0;
-  }
   /// Looks at a hit of the thread, which has a lease: perhaps the region gets a place.
   void note_hit(ThreadContext& thread, int domain, Region& region) {
     if (allowed_) note_allowed_hit(thread, domain, region);

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "base/held_signals.h"
+#include "registry/acquisition.h"
 #include "registry/blocking.h"
 
 namespace pinion {
@@ -22,6 +23,55 @@ void ThreadRetirement::after_registration(ThreadContext& thread, int number) {
     retire_claimed(thread, number, claimed);
 }
 
+// ---- what threads count for themselves ----
+
+void ThreadRetirement::release_after_run(Transfer& transfer) {
+  ThreadContext* const thread = this_thread();
+  if (thread == nullptr) return;
+  static_cast<void>(give_back(*thread, transfer));
+  transfer.counted_at = 0;
+  const auto release = [this](int number, const RegionRef& ref) {
+    domains_.table().release_after_run(number, ref);
+  };
+  arena_.end_closed(release);
+  shared_.end_closed(release);
+}
+
+void ThreadRetirement::end_closed() {
+  end_segments();
+  end_shared(nullptr);
+}
+
+void ThreadRetirement::look(Time now) {
+  shared_.look(now);
+  end_closed();
+}
+
+void ThreadRetirement::end_segments() {
+  arena_.end_closed(
+      [this](int number, const RegionRef& ref) { domains_.domain(number).release(ref.region); });
+}
+
+void ThreadRetirement::retire_closed(ThreadContext& thread) {
+  end_segments();
+  end_shared(&thread);
+  for (int i = 0; i < domains_.count(); ++i) reap(thread, i);
+}
+
+void ThreadRetirement::close(int number) {
+  arena_.close(number);
+  shared_.close(number);
+  end_closed();
+}
+
+bool ThreadRetirement::close_idle(ThreadContext& thread, std::uint64_t bytes, Duration rest) {
+  const bool unshared = unshare(thread, kAllDomains);
+  if (!arena_.close_idle(bytes, rest)) return unshared;
+  retire_closed(thread);
+  end_segments();  // shows the memory to children: the registrations have ended
+  return true;
+}
+
 bool ThreadRetirement::end_shared(ThreadContext* thread) {
   bool any = false;
   shared_.end_closed([&](int number, const RegionRef& ref) {
@@ -37,6 +87,8 @@ bool ThreadRetirement::unshare(ThreadContext& thread, int number) {
   shared_.close(number);
   return end_shared(&thread);
 }
+
+// ---- ordinary regions ----
 
 void ThreadRetirement::retire(ThreadContext& thread, int number, RegionRef ref) {
   const HeldSignals held;
@@ -78,6 +130,39 @@ bool ThreadRetirement::retire_for(ThreadContext& thread, std::uint64_t bytes) {
       any = true;
     }
   return any;
+}
+
+bool ThreadRetirement::make_room(ThreadContext& thread) {
+  Budget& budget = domains_.table().budget();
+  if (budget.bytes() == 0) return false;
+  close_idle(thread, UINT64_MAX, ArenaLeases::kRest);
+  let_idle_go(thread);
+  const Time patience = monotonic_now() + kRoomPatience;
+  while (monotonic_now() < patience) {
+    const std::uint32_t departures = budget.departures().load();
+    if (budget.leaving_regions() == 0) break;
+    budget.departures().wait(departures, patience);
+  }
+  return true;
+}
+
+void ThreadRetirement::begin_own(ThreadContext& thread, std::uint64_t bytes) {
+  HeldSignals held;
+  Budget& budget = domains_.table().budget();
+  const Time patience = monotonic_now() + kRoomPatience;
+  while (monotonic_now() < patience) {
+    const std::uint32_t departures = budget.departures().load();
+    if (budget.reserve(bytes, RealClock().now())) return;
+    if (retire_for(thread, bytes)) continue;
+    if (budget.leaving_regions() == 0) break;
+    held.rest([&] { budget.departures().wait(departures, patience); });
+  }
+  budget.exceed(bytes, RealClock().now());
+}
+
+void ThreadRetirement::end_own(std::uint64_t bytes) {
+  const HeldSignals held;
+  domains_.table().budget().release(bytes, RealClock().now());
 }
 
 void ThreadRetirement::note(ThreadContext& thread, int number, const DeviceCall& call) {

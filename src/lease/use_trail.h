@@ -1,5 +1,5 @@
 // The trail that application threads leave for the helper: a record for each lease that ends, each device
-// call and each hold, in the thread's ring. Hits that nobody learns from leave none (registry_source.h).
+// call and each hold, in the thread's ring. Hits that nobody learns from leave none (lease.h).
 //
 // Any thread, for its own context, outside of hooks. Free of locks.
 #pragma once
@@ -21,7 +21,10 @@ class UseTrail {
                  [&] { return is_unforeseen(record); });
   }
   /// Counts a device call, and leaves its record. `transfer`: the record of the transfer that needed it.
-  void device_called(ThreadContext& thread, const Record& transfer, const DeviceCall& call);
+  void device_called(ThreadContext& thread, const Record& transfer, const DeviceCall& call) {
+    push(thread, record_of(call, transfer));
+    counters_.count_device_call(thread.counters[transfer.domain], call.registration, call.error);
+  }
 
  private:
   RunCounters& counters_;

@@ -299,8 +299,8 @@ Error Preparation::register_piece(ThreadContext& thread, PreparationPieces::Piec
   if (registers_) {
     const CallPoint call{ticks_now(), site_, CallKind::prepare};
     Error error;
-    if (!leases_.registry_source().acquire(thread, domain_, call, piece.pages, access_, piece.transfer,
-                                           Refusal::report, &error))
+    if (!leases_.lease_alone(thread, domain_, call, piece.pages, access_, piece.transfer, Refusal::report,
+                             &error))
       return error;
     piece.leased = true;
   }

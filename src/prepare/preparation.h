@@ -18,7 +18,7 @@
 
 #include "base/mutex.h"
 #include "device/kernel/memory_policy.h"
-#include "lease/lease_path.h"
+#include "lease/lease.h"
 #include "node/cores.h"
 #include "prepare/fault_pace.h"
 #include "prepare/preparation_crew.h"

@@ -24,7 +24,7 @@ Time SegmentPreparation::attend(Time now) {
   if (work_ == nullptr && now < due_) return due_;
   const std::optional<int> number = domain();
   if (!number) return now + kBetweenLooks;
-  if (*number >= 0 && !leases_.arena_source().may_open(*number)) return now + kUntilSeen;
+  if (*number >= 0 && !leases_.may_open_segments(*number)) return now + kUntilSeen;
   if (work_ != nullptr) on_ = register_present(*number);
   due_ = kNever;
   if (on_ && *number >= 0) prepare_next(*number);
@@ -33,7 +33,7 @@ Time SegmentPreparation::attend(Time now) {
 
 std::optional<int> SegmentPreparation::domain() const {
   if (leases_.stopped()) return -1;
-  const bool serves_peers = includes(leases_.arena().rights(), Access::all);
+  const bool serves_peers = leases_.segments_serve_peers();
   return leases_.domains().first_open([&](const DomainSlot& slot) {
     return !slot.kept.observed && !slot.domain->registers_bytes() &&
            (serves_peers || !slot.device->capabilities().remote);
@@ -72,8 +72,7 @@ bool SegmentPreparation::register_present(int number) {
   const CostEstimates& costs = leases_.domains().slot(number).kept.costs;
   const Duration expected =
       std::max(kLeastExpected, costs.registration.expected(costs.entries_a_page.of(segment_.pages())));
-  const ForkGate::Passage passage(leases_.retirement().fork_gate());
-  return leases_.arena_source().prepare(*thread, number, segment_, expected);
+  return leases_.prepare_segment(*thread, number, segment_, expected);
 }
 
 void SegmentPreparation::end() {

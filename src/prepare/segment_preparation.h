@@ -1,7 +1,7 @@
 // Segments of the arena that are registered before a request needs them. The heap tells of each segment that
 // gets its first block. After a moment, in which more blocks may come, what the heap does not use is cut off;
 // a preparation (preparation.h) then makes the rest present, and the helper registers it. A request that
-// comes earlier registers the segment itself (arena_source.h).
+// comes earlier registers the segment itself (lease.h).
 //
 // One domain is served: the first open one that registers. Where its device gives peers keys, segments have
 // to serve peers too, else the first request for peers would close them. Under a limit, segments are prepared
@@ -17,7 +17,7 @@
 
 #include "base/clock.h"
 #include "lease/bell.h"
-#include "lease/lease_path.h"
+#include "lease/lease.h"
 #include "placement/hugepage_heap.h"
 #include "prepare/preparation.h"
 

@@ -224,7 +224,7 @@ int pinion_domain_close(pinion_domain* domain) {
 
 namespace {
 
-using Quick = RegistrySource::Quick;
+using Quick = LeasePath::Quick;
 
 // An optimised call of these at a function's end is a jump. So the caller is the same for both, by whose
 // frame call sites are known.
@@ -265,35 +265,9 @@ PINION_REST int acquire_otherwise(pinion_domain* domain, const void* address, st
       const Ticks now = ticks_now();
       return CallPoint{now, thread->sites->capture(entry), CallKind::api};
     };
-    if (!leases.acquire(*thread, domain->number, call, range, rights, body.transfer, Refusal::report,
-                        &t_last_error)) [[unlikely]]
+    if (!leases.lease(*thread, domain->number, call, range, rights, body.transfer, Refusal::report,
+                      &t_last_error)) [[unlikely]]
       return t_last_error.code;
-    hand_out(body, leases);
-    return 0;
-  });
-}
-
-/// In the arena, as short as it can be.
-PINION_REST int acquire_in_arena(pinion_domain* domain, const void* address, std::size_t bytes,
-                                 unsigned access, pinion_lease* lease, ThreadContext* thread) {
-  LeasePath& leases = *domain->leases;
-  LeaseBody& body = *body_of(lease);
-  if (!leases.arena_source().try_lease(*thread, domain->number, Range::of(address, bytes),
-                                       static_cast<Access>(access), body.transfer)) [[unlikely]]
-    return acquire_otherwise(domain, address, bytes, access, lease);
-  hand_out(body, leases);
-  return 0;
-}
-
-/// Acquires a region that threads share.
-PINION_REST int acquire_shared(pinion_domain* domain, const void* address, std::size_t bytes, unsigned access,
-                               pinion_lease* lease, ThreadContext* thread) {
-  LeasePath& leases = *domain->leases;
-  LeaseBody& body = *body_of(lease);
-  return guarded("pinion_acquire", [&] {
-    if (!leases.registry_source().acquire_shared(*thread, domain->number, Range::of(address, bytes),
-                                                 body.transfer)) [[unlikely]]
-      return acquire_otherwise(domain, address, bytes, access, lease);
     hand_out(body, leases);
     return 0;
   });
@@ -301,9 +275,26 @@ PINION_REST int acquire_shared(pinion_domain* domain, const void* address, std::
 
 PINION_REST int acquire_refused(pinion_domain* domain, const void* address, std::size_t bytes,
                                 unsigned access, pinion_lease* lease) {
-  domain->leases->registry_source().end_refused(*known_thread(), domain->number,
-                                                reinterpret_cast<Address>(address));
-  return acquire_otherwise(domain, address, bytes, access, lease);
+  const int failed = guarded("pinion_acquire", [&] {
+    domain->leases->end_refused(*known_thread(), domain->number, reinterpret_cast<Address>(address),
+                                body_of(lease)->transfer);
+    return 0;
+  });
+  return failed != 0 ? failed : acquire_otherwise(domain, address, bytes, access, lease);
+}
+
+/// Acquires a segment of the arena, or a region that threads share.
+PINION_REST int acquire_counted(pinion_domain* domain, const void* address, std::size_t bytes,
+                                unsigned access, pinion_lease* lease, ThreadContext* thread) {
+  LeasePath& leases = *domain->leases;
+  LeaseBody& body = *body_of(lease);
+  const Quick quick = leases.lease_counted(*thread, domain->number, Range::of(address, bytes),
+                                           static_cast<Access>(access), body.transfer);
+  if (quick == Quick::other) return acquire_otherwise(domain, address, bytes, access, lease);
+  if (quick == Quick::rest) [[unlikely]]
+    return acquire_refused(domain, address, bytes, access, lease);
+  hand_out(body, leases);
+  return 0;
 }
 
 PINION_REST int release_otherwise(pinion_lease* lease) {
@@ -325,16 +316,9 @@ PINION_REST int release_otherwise(pinion_lease* lease) {
   });
 }
 
-[[gnu::noinline, gnu::cold]] int end_closed(LeasePath& leases, ThreadContext& thread) {
-  return guarded("pinion_release", [&] {
-    leases.counted_closing().retire_closed(thread);
-    return 0;
-  });
-}
-
 [[gnu::noinline, gnu::cold]] int end_release(pinion_lease* lease) {
   return guarded("pinion_release", [&] {
-    body_of(lease)->leases->registry_source().end_release(this_thread(), body_of(lease)->transfer);
+    body_of(lease)->leases->end_release(this_thread(), body_of(lease)->transfer);
     return 0;
   });
 }
@@ -345,8 +329,8 @@ PINION_REST int release_counted(pinion_lease* lease) {
     return release_otherwise(lease);
   LeaseBody& body = *body_of(lease);
   body.mark = 0;
-  if (CountedClosing::give_back(*thread, body.transfer)) [[unlikely]]
-    return end_closed(*body.leases, *thread);
+  if (LeasePath::release_counted(*thread, body.transfer) == Quick::rest) [[unlikely]]
+    return end_release(lease);
   return 0;
 }
 
@@ -361,14 +345,12 @@ int pinion_acquire(pinion_domain* domain, const void* address, size_t bytes, uns
   if (!is_quick(domain, access, lease, thread)) [[unlikely]]
     return acquire_otherwise(domain, address, bytes, access, lease);
   LeasePath& leases = *domain->leases;
-  if (leases.arena_source().holds(range.begin)) [[unlikely]]
-    return acquire_in_arena(domain, address, bytes, access, lease, thread);
   LeaseBody& body = *body_of(lease);
-  const Quick quick = leases.registry_source().acquire_quickly(*thread, domain->number, range,
-                                                               static_cast<Access>(access), body.transfer);
+  const Quick quick =
+      leases.lease_quickly(*thread, domain->number, range, static_cast<Access>(access), body.transfer);
   if (quick == Quick::other) return acquire_otherwise(domain, address, bytes, access, lease);
-  if (quick == Quick::shared) [[unlikely]]
-    return acquire_shared(domain, address, bytes, access, lease, thread);
+  if (quick == Quick::counted) [[unlikely]]
+    return acquire_counted(domain, address, bytes, access, lease, thread);
   if (quick == Quick::rest) [[unlikely]]
     return acquire_refused(domain, address, bytes, access, lease);
   hand_out(body, leases);
@@ -392,7 +374,7 @@ int pinion_try_acquire(pinion_domain* domain, const void* address, size_t bytes,
     const Ticks now = ticks_now();
     return CallPoint{now, thread->sites->capture(entry), CallKind::api};
   };
-  if (!leases.try_acquire(*thread, domain->number, call, range, rights, body.transfer)) {
+  if (!leases.try_lease(*thread, domain->number, call, range, rights, body.transfer)) {
     // This is an ordinary outcome, so formatting is skipped.
     static constexpr char kText[] =
         "pinion_try_acquire: the memory is not registered; pinion_acquire registers it";
@@ -411,9 +393,8 @@ int pinion_release(pinion_lease* lease) {
   LeasePath& leases = *body.leases;
   if (&leases != LeasePath::running()) [[unlikely]]
     return release_otherwise(lease);
-  if (!body.transfer.unrecorded)
-    return body.transfer.counted_at != 0 ? release_counted(lease) : release_otherwise(lease);
-  const Quick quick = leases.registry_source().release_quickly(body.transfer);
+  const Quick quick = leases.release_quickly(body.transfer);
+  if (quick == Quick::counted) return release_counted(lease);
   if (quick == Quick::other) return release_otherwise(lease);
   body.mark = 0;
   if (quick == Quick::rest) [[unlikely]]

@@ -175,7 +175,7 @@ runlog::RunInfo Engine::run_info(const JobPlace& place, const std::string& comma
   info.local_ranks = place.local_ranks;
   info.cores = static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN));
   info.limit_bytes = budget_.limits().bytes;
-  info.memcpy_bytes_per_ns = lease_path_.bounce_charge().copy_speed();
+  info.memcpy_bytes_per_ns = lease_path_.copy_speed();
   info.start = now;
   return info;
 }

@@ -1,6 +1,6 @@
 // The process's one engine: starting and stopping a run, sharing it among several users, forks. Owns the
 // parts of the run and puts them together; each part states its own rules. A front that only makes transfers
-// needs lease_path.h alone.
+// needs lease.h alone.
 //
 // start() and stop() are for one thread at a time; join() and leave() let several users share the engine and
 // may be called by any thread. The engine object is never freed: threads and hooks may be inside it when the
@@ -17,7 +17,7 @@
 #include "lease/counters.h"
 #include "lease/domain_table.h"
 #include "lease/engine_options.h"
-#include "lease/lease_path.h"
+#include "lease/lease.h"
 #include "lease/memory_watch.h"
 #include "lease/node_membership.h"
 #include "prepare/segment_preparation.h"
@@ -59,6 +59,8 @@ class Engine {
   const Options& options() const { return options_; }
   DomainTable& domains() { return domains_; }
   LeasePath& lease_path() { return lease_path_; }
+  ArenaLeases& arena() { return arena_; }
+  ThreadRetirement& retirement() { return lease_path_.retirement_; }
   RunCounters& counters() { return counters_; }
   const Budget& budget() const { return budget_; }
 

@@ -82,14 +82,14 @@ void Engine::let_go_before_fork(bool in_handlers) {
   ThreadContext* thread = this_thread();
   if (!lock || running() != this || !thread) return;
   if (all && t_closed == nullptr) {
-    lease_path_.retirement().fork_gate().close();
-    t_closed = &lease_path_.retirement().fork_gate();
+    retirement().fork_gate().close();
+    t_closed = &retirement().fork_gate();
   }
   for (int i = 0; i < domains_.count(); ++i)
     if (!in_handlers || !domains_.slot(i).device->capabilities().locks_at_fork)
-      lease_path_.retirement().let_go_in(*thread, i, {0, ~Address{0}});
+      retirement().let_go_in(*thread, i, {0, ~Address{0}});
   // Registering segments again costs less than copying their blocks for the child.
-  lease_path_.counted_closing().let_go(*thread, UINT64_MAX, 0);
+  retirement().close_idle(*thread, UINT64_MAX, 0);
 }
 
 }  // namespace pinion

@@ -3,6 +3,7 @@
 #include <cerrno>
 
 #include "process/c_api_inside.h"
+#include "process/engine.h"
 
 namespace pinion::peer_memory {
 
@@ -11,8 +12,7 @@ Error hold(pinion_domain* domain, Range pages, Hold& hold) {
   LeasePath* const leases = LeasePath::running();
   if (!thread || !leases) return Error::make(ENOMEM, "no memory for Pinion's state of a thread");
   // All rights: local transfers from and to the memory are served by its registration, too.
-  if (Error error =
-          leases->peer_holds().begin(*thread, domain_number(domain), pages, Access::all, hold.region))
+  if (Error error = leases->hold(*thread, domain_number(domain), pages, Access::all, hold.region))
     return error;
   const Region& region = *hold.region.region.region;
   hold.remote_address = region.key.remote_base + (pages.begin - region.range().begin);
@@ -23,17 +23,17 @@ Error hold(pinion_domain* domain, Range pages, Hold& hold) {
 void let_go(const Hold& hold) {
   ThreadContext* const thread = this_thread();
   LeasePath* const leases = LeasePath::running();
-  if (thread && leases) leases->peer_holds().end(*thread, hold.region);
+  if (thread && leases) leases->end_hold(*thread, hold.region);
 }
 
 bool is_own_segment(Range range) {
-  LeasePath* const leases = LeasePath::running();
-  return leases && leases->arena().is_own(range);
+  Engine* const engine = Engine::running();
+  return engine && engine->arena().is_own(range);
 }
 
 bool is_open_segment(Range range) {
-  LeasePath* const leases = LeasePath::running();
-  return leases && leases->arena().is_open(range);
+  Engine* const engine = Engine::running();
+  return engine && engine->arena().is_open(range);
 }
 
 void add(Occupant& occupant) {

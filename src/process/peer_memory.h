@@ -6,7 +6,7 @@
 
 #include "base/error.h"
 #include "base/range.h"
-#include "lease/lease_path.h"
+#include "lease/lease.h"
 
 struct pinion_domain;
 

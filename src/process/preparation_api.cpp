@@ -7,7 +7,7 @@
 
 #include "base/mutex.h"
 #include "callsite/unwind.h"
-#include "lease/lease_path.h"
+#include "lease/lease.h"
 #include "pinion/pinion.h"
 #include "prepare/preparation.h"
 #include "process/c_api_inside.h"

@@ -27,9 +27,9 @@ enum class [[nodiscard]] AcquireStep{
 };
 
 struct AcquireRequest {
-  Range pages{};  ///< whole pages; bytes, where the device registers such ranges (Leases::unit_of())
+  Range pages{};  ///< whole pages; bytes, where the device registers such ranges (RegionLeases::unit_of())
   /// The same in whole pages of its memory, where these are larger than the system's, and forked children do
-  /// not miss the rest of them (lease/large_request.h).
+  /// not miss the rest of them (lease/acquire_by_steps.h).
   LargeRange large{};
   Access access = Access::read;
   bool lease = true;  ///< false: the helper registers ahead; it neither waits nor evicts

@@ -1,6 +1,7 @@
 // A domain: a device (with its protection domain) and the registration cache over it. Callers see this class;
 // the work is done by its parts:
-//   - RegionTable holds the regions and finds them (region_table.h), Leases takes and returns them (lease.h)
+//   - RegionTable holds the regions and finds them (region_table.h), RegionLeases takes and returns them
+//   (region_leases.h)
 //   - Admission knows the limits, Eviction the regions that go for them, Widening the range to register
 //   - Registering takes the steps of an acquire, Retirement those of the way out
 //
@@ -30,13 +31,13 @@
 #include "registry/budget.h"
 #include "registry/domain_context.h"
 #include "registry/eviction.h"
-#include "registry/lease.h"
+#include "registry/region_leases.h"
 #include "registry/registering.h"
 #include "registry/retirement.h"
 
 namespace pinion {
 
-class Domain : public Leases {
+class Domain : public RegionLeases {
  public:
   Domain(Device& device, Budget& budget, const Brackets& brackets, Clock& clock,
          RegisteredListener* listener);

@@ -1,6 +1,6 @@
 // A thread's memory of where its ranges were found last: direct-mapped by the request's first byte. Owned and
 // used by one thread, for any number of domains. A hint carries all that decides a hit beside the region's
-// word (registry/lease.h), so a wrong one is found before the region is read.
+// word (registry/region_leases.h), so a wrong one is found before the region is read.
 #pragma once
 
 #include <array>

@@ -27,7 +27,7 @@
 #include "registry/acquire.h"
 #include "registry/admission.h"
 #include "registry/eviction.h"
-#include "registry/lease.h"
+#include "registry/region_leases.h"
 #include "registry/retirement.h"
 #include "registry/widening.h"
 
@@ -35,7 +35,7 @@ namespace pinion {
 
 class Registering {
  public:
-  Registering(DomainContext& context, Leases& leases, RegionTable& table, DoomedRegions& doomed,
+  Registering(DomainContext& context, RegionLeases& leases, RegionTable& table, DoomedRegions& doomed,
               Admission& admission, Retirement& retirement, Eviction& eviction)
       : context_(context),
         leases_(leases),
@@ -87,7 +87,7 @@ class Registering {
   void end_transition(Region* region);
 
   DomainContext& context_;
-  Leases& leases_;
+  RegionLeases& leases_;
   RegionTable& table_;
   DoomedRegions& doomed_;
   Admission& admission_;

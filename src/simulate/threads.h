@@ -1,6 +1,6 @@
 // The application threads of a simulated process: they follow their scripts, hold leases, wait for their
 // registrations, and leave records for the helper. What they do is what the engine's lease path does
-// (lease/lease_path.h). One thread.
+// (lease/lease.h). One thread.
 #pragma once
 
 #include <deque>

@@ -1,9 +1,11 @@
-/* One operation of the C API, or of the heap, in a function that callgrind counts by its name: op_lease, op_unmap, op_block.
+/* One operation of the C API, or of the heap, in a function that callgrind counts by its name: op_lease,
+ * op_unmap, op_block.
  *
  *     operations NAME ROUNDS OPTIONS [FLAGS]
  *
- * NAME: hit (of one buffer), hits (of a buffer a round), miss, unmap, block. All runs twice, so that the second call of the function has
- * nothing to do that is done once. OPTIONS: of pinion_start(). FLAGS: of a device of the program's own, instead of the options'. */
+ * NAME: hit (of one buffer), hits (of a buffer a round), miss, unmap, block. All runs twice, so that the
+ * second call of the function has nothing to do that is done once. OPTIONS: of pinion_start(). FLAGS: of a
+ * device of the program's own, instead of the options'. */
 #include <pinion/pinion.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -67,7 +69,8 @@ static void map(long rounds) {
 }
 
 static int run(const char* name, pinion_domain* domain, long rounds) {
-  const int hit = strcmp(name, "hit") == 0, hits = strcmp(name, "hits") == 0, unmap = strcmp(name, "unmap") == 0;
+  const int hit = strcmp(name, "hit") == 0, hits = strcmp(name, "hits") == 0,
+            unmap = strcmp(name, "unmap") == 0;
   if (!hit && !hits && !unmap && strcmp(name, "miss") != 0 && strcmp(name, "block") != 0) return 1;
   char* const one = getenv("LD_PRELOAD") ? malloc(kBytes) : ordinary;
   for (int batch = 0; batch < 2; ++batch) {
@@ -89,8 +92,8 @@ int main(int argc, char** argv) {
   pinion_domain* domain = NULL;
   const long rounds = argc < 4 ? 0 : atol(argv[2]);
   failed = rounds < 1 || rounds > kMostRounds || pinion_start(argv[3]) ||
-           (argc == 5 ? open_own(argv[4], &domain) : pinion_domain_open(NULL, NULL, &domain)) || run(argv[1], domain, rounds) ||
-           pinion_domain_close(domain) || pinion_stop();
+           (argc == 5 ? open_own(argv[4], &domain) : pinion_domain_open(NULL, NULL, &domain)) ||
+           run(argv[1], domain, rounds) || pinion_domain_close(domain) || pinion_stop();
   if (failed) fprintf(stderr, "operations: %s\n", pinion_last_error());
   return failed;
 }

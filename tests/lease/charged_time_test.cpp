@@ -38,7 +38,7 @@ Times refused_transfers(const char* device, int transfers, std::size_t bytes) {
   const auto begin = reinterpret_cast<Address>(memory);
   const auto transfer = [&] {
     Transfer made;
-    EXPECT_TRUE(leases.acquire(*thread, 0, {}, {begin, begin + bytes}, Access::read, made));
+    EXPECT_TRUE(leases.lease(*thread, 0, {}, {begin, begin + bytes}, Access::read, made));
     leases.release(*thread, made);
   };
   transfer();  // measures how fast this machine copies
@@ -82,7 +82,7 @@ TEST(ChargedTime, EndsWithTheProgram) {
   LeasePath& leases = Engine::running()->lease_path();
   Transfer made;
   const CallPoint call{ticks_now(), 1, CallKind::send};
-  ASSERT_TRUE(leases.acquire(*this_thread(), 0, call, {begin, begin + kBytes}, Access::read, made));
+  ASSERT_TRUE(leases.lease(*this_thread(), 0, call, {begin, begin + kBytes}, Access::read, made));
   leases.release(*this_thread(), made);
   Engine::stop();
   ::munmap(memory, kBytes);

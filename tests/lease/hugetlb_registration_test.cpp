@@ -51,7 +51,7 @@ class HugetlbRegistration : public ::testing::Test {
     const CallPoint call{ticks_now(), 1, CallKind::send};
     Error error;
     EXPECT_TRUE(
-        lease_path().acquire(*this_thread(), 0, call, range, Access::read, transfer, Refusal::report, &error))
+        lease_path().lease(*this_thread(), 0, call, range, Access::read, transfer, Refusal::report, &error))
         << error.message;
   }
   runlog::Outcome use(Range range) {
@@ -159,15 +159,13 @@ TEST_F(HugetlbRegistration, HoldsOfPeersShareTheHugepage) {
   ASSERT_TRUE(memory.is_mapped());
   start();
   PeerHold first, second;
-  ASSERT_FALSE(
-      lease_path().peer_holds().begin(*this_thread(), 0, memory.part(0, kBlock), Access::all, first));
-  ASSERT_FALSE(
-      lease_path().peer_holds().begin(*this_thread(), 0, memory.part(kBlock, kBlock), Access::all, second));
+  ASSERT_FALSE(lease_path().hold(*this_thread(), 0, memory.part(0, kBlock), Access::all, first));
+  ASSERT_FALSE(lease_path().hold(*this_thread(), 0, memory.part(kBlock, kBlock), Access::all, second));
   EXPECT_EQ(first.region.region, second.region.region);
   EXPECT_EQ(registered(), kHugepageBytes);
-  lease_path().peer_holds().end(*this_thread(), first);
+  lease_path().end_hold(*this_thread(), first);
   EXPECT_EQ(registered(), kHugepageBytes);
-  lease_path().peer_holds().end(*this_thread(), second);
+  lease_path().end_hold(*this_thread(), second);
   EXPECT_EQ(registered(), 0u);
 }
 

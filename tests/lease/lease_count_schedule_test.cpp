@@ -118,7 +118,8 @@ struct World {
   }
   void take(Way way, bool hands_over) {
     const StoreBuffer::Use own(buffers[0]);
-    const bool leased = counts[0].take(word, word.load().proof(), way == Way::ordered);
+    const bool leased = counts[0].count_in(word, word.load().proof(), way == Way::ordered);
+    if (!leased) counts[0].refuse();
     if (leased) {
       use();
       if (!hands_over) {
@@ -142,9 +143,11 @@ struct World {
   /// The last user ends what was closed.
   void share() {
     const StoreBuffer::Use own(buffers[0]);
-    if (counts[0].take_at(place, kPlace, word, word.load().proof())) {
+    if (counts[0].count_in_at(place, kPlace, word, word.load().proof())) {
       use();
       counts[0].give_back();
+    } else {
+      counts[0].refuse();
     }
     if (place.load() != kPlace) end_place();
   }

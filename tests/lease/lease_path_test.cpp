@@ -48,7 +48,7 @@ class LeasePathTest : public ::testing::Test {
   /// Acquires every second MiB: neighbours stay regions of their own.
   void acquire(std::size_t number, Transfer& transfer) {
     EXPECT_TRUE(
-        lease_path().acquire(*this_thread(), 0, {}, part(number), Access::read, transfer, Refusal::report));
+        lease_path().lease(*this_thread(), 0, {}, part(number), Access::read, transfer, Refusal::report));
   }
   void acquire_all() {
     transfers_.resize(kLeases);
@@ -125,9 +125,9 @@ TEST_F(LeasePathTest, TheEndOfMemoryWhoseTransferBouncedIsSeen) {
   start(RetentionKind::helper, options);
   Transfer held, bounced;
   const CallPoint call{ticks_now(), 1, CallKind::send};
-  EXPECT_TRUE(lease_path().acquire(*this_thread(), 0, call, part(0), Access::read, held, Refusal::report));
+  EXPECT_TRUE(lease_path().lease(*this_thread(), 0, call, part(0), Access::read, held, Refusal::report));
   const Range gone = part(5);  // far from memory that is watched for another reason
-  EXPECT_FALSE(lease_path().acquire(*this_thread(), 0, call, gone, Access::read, bounced, Refusal::report));
+  EXPECT_FALSE(lease_path().lease(*this_thread(), 0, call, gone, Access::read, bounced, Refusal::report));
   ASSERT_EQ(::madvise(reinterpret_cast<void*>(gone.begin), gone.bytes(), MADV_DONTNEED), 0);
   lease_path().release(*this_thread(), held);
   Engine::stop();
@@ -148,18 +148,18 @@ TEST_F(LeasePathTest, AHoldOfPeersIsNoTransfer) {
   options.log = directory.path() + "/log";
   start(RetentionKind::leave_pinned, options);
   PeerHold hold;
-  const Error refused = lease_path().peer_holds().begin(*this_thread(), 0, part(0), Access::all, hold);
+  const Error refused = lease_path().hold(*this_thread(), 0, part(0), Access::all, hold);
   ASSERT_FALSE(refused) << refused.message;
   for (std::size_t i = 1; i < 8; ++i) {
     Transfer transfer;
     const CallPoint call{ticks_now(), 1, CallKind::send};
     EXPECT_TRUE(
-        lease_path().acquire(*this_thread(), 0, call, part(i), Access::read, transfer, Refusal::report));
+        lease_path().lease(*this_thread(), 0, call, part(i), Access::read, transfer, Refusal::report));
     lease_path().release(*this_thread(), transfer);
   }
   EXPECT_EQ(registered(), 3 * kMiB);
   EXPECT_TRUE(hold.region.region->word.load().registered()) << "it went as a victim";
-  lease_path().peer_holds().end(*this_thread(), hold);
+  lease_path().end_hold(*this_thread(), hold);
   EXPECT_EQ(registered(), 2 * kMiB);
   Engine::stop();
   std::vector<runlog::Log> logs;

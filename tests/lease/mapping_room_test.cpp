@@ -75,8 +75,8 @@ TEST(MappingRoom, IdleRegionsGoWhereTheProgramHasMostMappings) {
     for (std::size_t i = 0; i < kBuffers; ++i) {
       const Address begin = reinterpret_cast<Address>(buffers) + 2 * i * page_size();
       Transfer transfer;
-      ASSERT_TRUE(path.acquire(*this_thread(), domain, {}, {begin, begin + page_size()}, Access::read,
-                               transfer, Refusal::report));
+      ASSERT_TRUE(path.lease(*this_thread(), domain, {}, {begin, begin + page_size()}, Access::read, transfer,
+                             Refusal::report));
       path.release(*this_thread(), transfer);
     }
     // The device divides nothing, so mappings of the program's are taken for the regions'.

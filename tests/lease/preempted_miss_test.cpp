@@ -66,8 +66,7 @@ TEST(PreemptedMiss, ACoreThatIsLostBetweenDeviceCallsIsListed) {
     ThreadContext* const thread = this_thread();
     Transfer made;
     const Time began = monotonic_now();
-    EXPECT_TRUE(
-        engine->lease_path().acquire(*thread, domain, {}, {begin, begin + kBytes}, Access::read, made));
+    EXPECT_TRUE(engine->lease_path().lease(*thread, domain, {}, {begin, begin + kBytes}, Access::read, made));
     took = monotonic_now() - began;
     engine->lease_path().release(*thread, made);
   });

@@ -74,7 +74,7 @@ class SharedLeasesTest : public ::testing::Test {
   }
   void acquire(ThreadContext& thread, std::size_t number, Transfer& transfer) const {
     ASSERT_TRUE(
-        lease_path().acquire(thread, domain_, {}, part(number), Access::read, transfer, Refusal::report));
+        lease_path().lease(thread, domain_, {}, part(number), Access::read, transfer, Refusal::report));
     ASSERT_TRUE(device_->serves(transfer.region()->key, part(number), Access::read));
   }
   void use(ThreadContext& thread, std::size_t number) const {
@@ -162,8 +162,8 @@ TEST_F(SharedLeasesTest, ALimitTakesASharedRegionToo) {
   EXPECT_TRUE(test::eventually([&] {
     Transfer first, second;
     for (Transfer* transfer : {&first, &second})
-      EXPECT_TRUE(lease_path().acquire(*this_thread(), domain_, {}, part(transfer == &first ? 5 : 6),
-                                       Access::read, *transfer, Refusal::charge));
+      EXPECT_TRUE(lease_path().lease(*this_thread(), domain_, {}, part(transfer == &first ? 5 : 6),
+                                     Access::read, *transfer, Refusal::charge));
     const bool both = first.region() != nullptr && second.region() != nullptr;
     lease_path().release(*this_thread(), first);
     lease_path().release(*this_thread(), second);

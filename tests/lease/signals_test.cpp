@@ -89,8 +89,8 @@ TEST(Signals, AnExitWaitsForNoHelperThatIsStuck) {
     const int domain = engine.domains().add(std::make_unique<StuckDevice>(), error);
     must(domain >= 0);
     Transfer transfer;
-    must(engine.lease_path().acquire(*this_thread(), domain, {ticks_now(), 1, CallKind::api},
-                                     map_range(kBytes), Access::all, transfer, Refusal::report));
+    must(engine.lease_path().lease(*this_thread(), domain, {ticks_now(), 1, CallKind::api}, map_range(kBytes),
+                                   Access::all, transfer, Refusal::report));
     engine.lease_path().release(*this_thread(), transfer);
     std::exit(kExited);
   }

@@ -633,13 +633,13 @@ TEST(FilesThatOthersCut, ArePinnedAsLongAsPeersHoldThem) {
   OpenFile file;
   const Range memory = file.map();
   ASSERT_FALSE(memory.empty());
-  PeerHolds& holds = ring.engine().lease_path().peer_holds();
+  LeasePath& leases = ring.engine().lease_path();
   const int domain = ring.domain_number();
   PeerHold hold;
-  const Error error = holds.begin(*this_thread(), domain, memory, Access::all, hold);
+  const Error error = leases.hold(*this_thread(), domain, memory, Access::all, hold);
   ASSERT_FALSE(error) << error.message;
   EXPECT_EQ(ring.device().live(memory), 1u);
-  holds.end(*this_thread(), hold);
+  leases.end_hold(*this_thread(), hold);
 }
 
 TEST(FilesThatOthersCut, AreKeptWhereTheUserSaysThatNobodyDoes) {

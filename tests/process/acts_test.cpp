@@ -55,7 +55,7 @@ class ActsTest : public ::testing::Test {
   /// Acquires as a front does.
   static Transfer acquire(int domain, Range range) {
     Transfer transfer;
-    EXPECT_TRUE(Engine::running()->lease_path().acquire(
+    EXPECT_TRUE(Engine::running()->lease_path().lease(
         *this_thread(), domain, {ticks_now(), 1, CallKind::send}, range, Access::write, transfer));
     return transfer;
   }

@@ -52,7 +52,7 @@ class ForkTest : public ::testing::Test {
   void acquire(Transfer& transfer) { acquire(part(), transfer); }
   void acquire(Range range, Transfer& transfer) {
     ASSERT_TRUE(
-        lease_path().acquire(*this_thread(), domain_, {}, range, Access::read, transfer, Refusal::report));
+        lease_path().lease(*this_thread(), domain_, {}, range, Access::read, transfer, Refusal::report));
   }
   void release(Transfer& transfer) { lease_path().release(*this_thread(), transfer); }
   void use() {
@@ -63,7 +63,7 @@ class ForkTest : public ::testing::Test {
   Range part() const {
     return {reinterpret_cast<Address>(memory_) + 100, reinterpret_cast<Address>(memory_) + kBytes};
   }
-  bool gate_is_closed() { return lease_path().retirement().fork_gate().is_closed(); }
+  bool gate_is_closed() { return Engine::running()->retirement().fork_gate().is_closed(); }
 
   test::FakeDevice* device_ = nullptr;
   int domain_ = -1;

@@ -44,8 +44,8 @@ class StopTest : public ::testing::TestWithParam<RetentionKind> {
   std::size_t registered() { return Engine::running()->domains().registered_bytes(); }
   void acquire(std::size_t number, Transfer& transfer) {
     const Address begin = memory_.begin + 2 * number * kMiB;
-    EXPECT_TRUE(lease_path().acquire(*this_thread(), 0, {}, {begin, begin + kMiB}, Access::read, transfer,
-                                     Refusal::report));
+    EXPECT_TRUE(lease_path().lease(*this_thread(), 0, {}, {begin, begin + kMiB}, Access::read, transfer,
+                                   Refusal::report));
   }
   void release(Transfer& transfer) { lease_path().release(*this_thread(), transfer); }
   static bool has_answered(std::uint64_t bytes) {

@@ -187,8 +187,8 @@ class LiveUses {
     LeasePath& leases = Engine::running()->lease_path();
     Transfer transfer;
     const CallPoint call{ticks_now(), 1, CallKind::send};
-    ASSERT_TRUE(leases.acquire(*this_thread(), 0, call, Range::of(memory_, sizeof memory_), Access::read,
-                               transfer, Refusal::report));
+    ASSERT_TRUE(leases.lease(*this_thread(), 0, call, Range::of(memory_, sizeof memory_), Access::read,
+                             transfer, Refusal::report));
     unrecorded_ = transfer.unrecorded;
     settled_ = unrecorded_ && transfer.region()->settled.load();
     leases.release(*this_thread(), transfer);
@@ -331,19 +331,18 @@ TEST(HitTrail, ALeaseWithoutARecordTakesItsRegionAlongDuringAFork) {
     live.use();
     const std::uint32_t generation = region->generation();
     Transfer transfer;
-    ASSERT_EQ(
-        leases.registry_source().acquire_quickly(*this_thread(), 0, live.range(), Access::read, transfer),
-        RegistrySource::Quick::done);
-    ASSERT_TRUE(leases.retirement().fork_gate().close());
+    ASSERT_EQ(leases.lease_quickly(*this_thread(), 0, live.range(), Access::read, transfer),
+              LeasePath::Quick::done);
+    ASSERT_TRUE(Engine::running()->retirement().fork_gate().close());
     if (quickly) {
-      ASSERT_EQ(leases.registry_source().release_quickly(transfer), RegistrySource::Quick::rest);
-      leases.registry_source().end_release(this_thread(), transfer);
+      ASSERT_EQ(leases.release_quickly(transfer), LeasePath::Quick::rest);
+      leases.end_release(this_thread(), transfer);
     } else {
       leases.release(*this_thread(), transfer);
     }
     EXPECT_FALSE((RegionRef{const_cast<Region*>(region), generation}.current() &&
                   region->word.load().state() == RegionState::registered));
-    leases.retirement().fork_gate().open();
+    Engine::running()->retirement().fork_gate().open();
   }
 }
 

@@ -44,7 +44,7 @@ class TransferLease {
   TransferLease(LeasePath& leases, int domain, Range range, Access access, CallSite site) : leases_(&leases) {
     ThreadContext& thread = *this_thread();
     const CallPoint call{ticks_now(), site, CallKind::api};
-    if (!leases.acquire(thread, domain, call, range, access, transfer_, Refusal::report, &error_))
+    if (!leases.lease(thread, domain, call, range, access, transfer_, Refusal::report, &error_))
       leases_ = nullptr;
   }
   TransferLease(TransferLease&& other) noexcept { *this = std::move(other); }
@@ -120,8 +120,8 @@ class TransferEngine {
     Transfer transfer;
     Error error;
     const CallPoint call{ticks_now(), site, CallKind::api};
-    const bool leased = engine_->lease_path().acquire(thread, domain_, call, range, Access::all, transfer,
-                                                      Refusal::report, &error);
+    const bool leased = engine_->lease_path().lease(thread, domain_, call, range, Access::all, transfer,
+                                                    Refusal::report, &error);
     ASSERT_TRUE(leased) << error.message;
     Record earlier = transfer.record;
     earlier.wait = 0;

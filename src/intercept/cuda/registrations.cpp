@@ -20,7 +20,6 @@
 #include "intercept/cuda/end_of_copy.h"
 #include "intercept/cuda/stack_room.h"
 #include "intercept/same_build.h"
-#include "lease/make_room.h"
 #include "monitor/own_process.h"
 #include "monitor/own_threads.h"
 #include "monitor/sandbox.h"
@@ -159,7 +158,7 @@ constexpr Access kRights = Access::write;
 
 bool Registrations::try_lease(const LinearCopy& copy, const EntryFrame& entry, Use& use) {
   ThreadContext* const thread = this_thread();
-  if (thread == nullptr || !leases_.registry_source().try_acquire(
+  if (thread == nullptr || !leases_.try_lease(
                                *thread, domain_, [&] { return call_point(*thread, copy, entry); },
                                copy.range(), kRights, use.transfer_))
     return false;
@@ -170,7 +169,7 @@ bool Registrations::try_lease(const LinearCopy& copy, const EntryFrame& entry, U
 
 bool Registrations::lease(const LinearCopy& copy, const EntryFrame& entry, Use& use) {
   ThreadContext* const thread = this_thread();
-  if (thread == nullptr || !leases_.registry_source().acquire(
+  if (thread == nullptr || !leases_.lease(
                                *thread, domain_, [&] { return call_point(*thread, copy, entry); },
                                copy.range(), kRights, use.transfer_, Refusal::report))
     return false;
@@ -183,8 +182,7 @@ void Registrations::record(const LinearCopy& copy, const EntryFrame& entry, Use&
   use.end();
   ThreadContext* const thread = this_thread();
   if (thread == nullptr) return;
-  leases_.registry_source().observe(*thread, domain_, call_point(*thread, copy, entry), copy.range(), kRights,
-                                    use.transfer_);
+  leases_.observe(*thread, domain_, call_point(*thread, copy, entry), copy.range(), kRights, use.transfer_);
   use.thread_ = thread;
   use.leases_ = &leases_;
 }
@@ -212,13 +210,13 @@ bool Registrations::has_room(Range range) const {
 }
 
 void Registrations::let_go(Range range) {
-  if (ThreadContext* const thread = this_thread()) leases_.retirement().let_go_in(*thread, domain_, range);
+  if (ThreadContext* const thread = this_thread()) leases_.let_go_in(*thread, domain_, range);
 }
 
 bool Registrations::make_room() {
   Registrations* const running = started();
   ThreadContext* const thread = running != nullptr ? this_thread() : nullptr;
-  return thread != nullptr && pinion::make_room(running->leases_, *thread);
+  return thread != nullptr && running->leases_.make_room(*thread);
 }
 
 void Registrations::let_go_at_any_time(Range range) {

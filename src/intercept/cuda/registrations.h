@@ -9,7 +9,7 @@
 #include "callsite/unwind.h"
 #include "device/cuda/own_context.h"
 #include "intercept/cuda/copy_call.h"
-#include "lease/lease_path.h"
+#include "lease/lease.h"
 
 namespace pinion::cuda {
 

@@ -74,9 +74,8 @@ bool Receive::end_otherwise(ThreadContext& thread, LeasePath& leases, std::uint6
   if (bytes <= expected_.leased || to_lease(leases, bytes) == 0) return false;
   expected_.point.time = ticks_now();
   Transfer rest;
-  leases.registry_source().acquire(thread, 0, expected_.point,
-                                   {expected_.buffer + expected_.leased, expected_.buffer + bytes},
-                                   Access::write, rest);
+  leases.lease(thread, 0, expected_.point, {expected_.buffer + expected_.leased, expected_.buffer + bytes},
+               Access::write, rest);
   leases.release(thread, rest);
   return false;
 }

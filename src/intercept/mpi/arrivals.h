@@ -15,7 +15,7 @@
 #include <cstdint>
 #include <utility>
 
-#include "lease/lease_path.h"
+#include "lease/lease.h"
 
 namespace pinion::mpi {
 
@@ -28,7 +28,7 @@ class Receive {
   bool under_way() const { return posted_ != 0; }
   /// The bytes that the program offers; 0: it is not under way.
   std::uint64_t posted() const { return posted_; }
-  /// All `posted` bytes are under lease, by CallLeases::acquire_quickly().
+  /// All `posted` bytes are under lease, by CallLeases::lease_quickly().
   void begin_whole(std::uint64_t posted) {
     posted_ = posted;
     whole_ = true;

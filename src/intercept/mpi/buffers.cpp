@@ -69,7 +69,7 @@ void Buffers::exposes(void* memory, Aint bytes) {
   const Range range = dense_range(buffer, n, type);
   // The least bytes are one or more, so an empty range has too few.
   return range.bytes() >= least_ && !remembered_ && !node_is_known() && leases_.enter_quickly() &&
-         leases_.acquire_quickly(range, access, arrives != kAsNamed);
+         leases_.lease_quickly(range, access, arrives != kAsNamed);
 }
 
 void Buffers::lease(const void* buffer, Aint n, Datatype type, Access access, int other) {

@@ -16,14 +16,12 @@ const CallPoint& CallLeases::point(int peer) {
   return point_;
 }
 
-bool CallLeases::acquire_in_arena(Range range, Access access, bool arriving) {
-  return nesting_.lease_path().arena_source().try_lease(nesting_.thread(), 0, range, access, newest()) &&
-         leased(range, arriving);
-}
-
-bool CallLeases::refused(Address begin) {
-  nesting_.lease_path().registry_source().end_refused(nesting_.thread(), 0, begin);
-  return false;
+bool CallLeases::lease_counted(LeasePath::Quick quick, Range range, Access access, bool arriving) {
+  LeasePath& path = nesting_.lease_path();
+  if (quick == LeasePath::Quick::counted)
+    quick = path.lease_counted(nesting_.thread(), 0, range, access, newest());
+  if (quick == LeasePath::Quick::rest) path.end_refused(nesting_.thread(), 0, range.begin, newest());
+  return quick == LeasePath::Quick::done && leased(range, arriving);
 }
 
 Transfer& CallLeases::place_for_lease() {
@@ -36,7 +34,7 @@ Transfer& CallLeases::place_for_lease() {
 }
 
 void CallLeases::acquire(Range range, Access access, int peer, Refusal refusal) {
-  if (acquire_quickly(range, access)) return;
+  if (lease_quickly(range, access)) return;
   ThreadContext& thread = nesting_.thread();
   LeasePath& path = nesting_.lease_path();
   const std::size_t most = path.most_in_a_region(0);
@@ -45,7 +43,7 @@ void CallLeases::acquire(Range range, Access access, int peer, Refusal refusal) 
     Range part = range;
     if (part.bytes() > most) [[unlikely]]
       part.end = page_floor(part.begin) + most;
-    if (path.acquire(thread, 0, call, part, access, place_for_lease(), refusal)) [[likely]]
+    if (path.lease(thread, 0, call, part, access, place_for_lease(), refusal)) [[likely]]
       count(count_ + 1);
     if (part.end == range.end) return;
     range.begin = part.end;
@@ -55,7 +53,7 @@ void CallLeases::acquire(Range range, Access access, int peer, Refusal refusal) 
 void CallLeases::acquire_arriving(Range posted, int peer, std::int64_t known) {
   LeasePath& path = nesting_.lease_path();
   if (!path.options().receives_arrived) return acquire(posted, Access::write, peer);
-  if (acquire_quickly(posted, Access::write, true)) return;
+  if (lease_quickly(posted, Access::write, true)) return;
   const std::uint64_t bytes = receive_.begin_expected(path, posted, point(peer), known);
   if (bytes > 0) acquire({posted.begin, posted.begin + bytes}, Access::write, peer);
 }
@@ -85,7 +83,7 @@ namespace {
 /// The run may have ended during the call.
 void give_back(ThreadContext& thread, LeasePath& path, Transfer& lease) {
   if (&path == LeasePath::running()) [[likely]]
-    return path.release_quickly(thread, lease);
+    return path.release_in_line(thread, lease);
   path.release_after_run(lease);
 }
 

@@ -16,7 +16,7 @@
 #include "intercept/mpi/operation.h"
 #include "intercept/mpi/requests.h"
 #include "intercept/verbs/call_context.h"
-#include "lease/lease_path.h"
+#include "lease/lease.h"
 
 namespace pinion::mpi {
 
@@ -74,17 +74,14 @@ class CallLeases {
 
   bool enter_quickly() { return nesting_.enter_quickly() && !nesting_.lease_path().acts_below(); }
   /// Leases memory that is registered already, where its use leaves no record. `arriving`: it is a receive's.
-  [[gnu::always_inline]] bool acquire_quickly(Range range, Access access, bool arriving = false) {
+  [[gnu::always_inline]] bool lease_quickly(Range range, Access access, bool arriving = false) {
     LeasePath& path = nesting_.lease_path();
     if (arriving && (!path.options().receives_arrived || path.is_pressed(0))) return false;
     if (count_ >= t_leases.slots.size()) return false;
-    if (path.arena_source().holds(range.begin)) [[unlikely]]
-      return acquire_in_arena(range, access, arriving);
-    using Quick = RegistrySource::Quick;
-    const Quick quick = path.registry_source().acquire_quickly(nesting_.thread(), 0, range, access, newest());
-    if (quick == Quick::rest) [[unlikely]]
-      return refused(range.begin);
-    return quick == Quick::done && leased(range, arriving);
+    const auto quick = path.lease_quickly(nesting_.thread(), 0, range, access, newest());
+    if (quick == LeasePath::Quick::counted || quick == LeasePath::Quick::rest) [[unlikely]]
+      return lease_counted(quick, range, access, arriving);
+    return quick == LeasePath::Quick::done && leased(range, arriving);
   }
 
   /// Leases the buffers of a persistent request that starts.
@@ -115,16 +112,15 @@ class CallLeases {
  private:
   /// The run has ended during the call.
   bool is_over() const { return &nesting_.lease_path() != LeasePath::running(); }
-  /// Room for the next lease of acquire_quickly().
+  /// Room for the next lease of lease_quickly().
   Transfer& newest() const { return t_leases.slots[count_].transfer; }
   void count(std::size_t leases) {
     t_leases.path = &nesting_.lease_path();
     t_leases.count = count_ = leases;
   }
-  /// The parts of acquire_quickly() that a hit in the registry does without.
-  bool acquire_in_arena(Range range, Access access, bool arriving);
-  bool refused(Address begin);
-  /// Counts the lease that acquire_quickly() has made.
+  /// The rest of lease_quickly(), which a hit does without that its region counts.
+  bool lease_counted(LeasePath::Quick quick, Range range, Access access, bool arriving);
+  /// Counts the lease that lease_quickly() has made.
   bool leased(Range range, bool arriving) {
     count(count_ + 1);
     if (arriving) receive_.begin_whole(range.bytes());

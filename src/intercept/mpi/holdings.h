@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "base/mutex.h"
-#include "lease/lease_path.h"
+#include "lease/lease.h"
 
 namespace pinion::mpi {
 

@@ -3,7 +3,7 @@
 // more (monitor/open_frame.h). Lives in the wrapper's frame.
 #pragma once
 
-#include "lease/lease_path.h"
+#include "lease/lease.h"
 #include "monitor/open_frame.h"
 
 namespace pinion::mpi {

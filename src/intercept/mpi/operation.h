@@ -28,7 +28,7 @@ class Operation {
   /// `arrived`: bytes received, or negative where that is unknown.
   void complete(ThreadContext& thread, LeasePath& leases, std::int64_t arrived = -1) {
     if (receive.under_way()) receive.end(thread, leases, arrived, more_.empty() ? first_ : more_.back());
-    if (first_.active) leases.release_quickly(thread, first_);
+    if (first_.active) leases.release_in_line(thread, first_);
     if (more_.empty()) [[likely]]
       return;
     for (Transfer& lease : more_)

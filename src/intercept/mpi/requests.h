@@ -16,7 +16,7 @@
 
 #include "base/mutex.h"
 #include "intercept/mpi/operation.h"
-#include "lease/lease_path.h"
+#include "lease/lease.h"
 
 namespace pinion::mpi {
 

@@ -3,7 +3,7 @@
 // owning thread.
 #pragma once
 
-#include "lease/lease_path.h"
+#include "lease/lease.h"
 
 namespace pinion::verbs {
 

@@ -15,7 +15,6 @@
 #include "intercept/verbs/handles.h"
 #include "intercept/verbs/protection_domains.h"
 #include "intercept/verbs/run.h"
-#include "lease/make_room.h"
 #include "process/engine.h"
 
 namespace pinion::verbs {
@@ -64,8 +63,8 @@ void report_refusal(const LeasePath& leases, const Error& why, std::size_t bytes
 /// Peers reach a whole segment by its key: the user has to allow that.
 bool leases_in_arena(LeasePath& leases, ThreadContext& thread, int domain, Range range, Access access,
                      Backing& backing) {
-  if (backing.has_peers && !includes(leases.arena().rights(), Access::all)) return false;
-  return leases.arena_source().lease(thread, domain, range, access, backing.transfer);
+  return (!backing.has_peers || leases.segments_serve_peers()) &&
+         leases.lease_in_segment(thread, domain, range, access, backing.transfer);
 }
 
 /// Peers reach the range by its key, from before the key exists until it may be gone; later reach of theirs
@@ -97,8 +96,7 @@ std::optional<PassedFor> observe(LeasePath& leases, ThreadContext& thread, const
     backing.real = caller.next.reg_mr(asked.pd, asked.address, asked.bytes, asked.access);
   }
   if (backing.real == nullptr) return PassedFor::room;
-  if (!is_in_child())
-    leases.registry_source().observe(thread, backing.domain, point, backing.range, local, backing.transfer);
+  if (!is_in_child()) leases.observe(thread, backing.domain, point, backing.range, local, backing.transfer);
   return std::nullopt;
 }
 
@@ -126,8 +124,8 @@ std::optional<PassedFor> back(const Caller& caller, const Asked& asked, const En
   if (!leases_in_arena(*leases, *thread, domain, backing.range, local, backing)) {
     fault_in_before(asked);
     Error why;
-    if (!leases->registry_source().acquire(*thread, domain, point, backing.range, local, backing.transfer,
-                                           Refusal::report, &why)) {
+    if (!leases->lease_alone(*thread, domain, point, backing.range, local, backing.transfer, Refusal::report,
+                             &why)) {
       report_refusal(*leases, why, asked.bytes);
       return PassedFor::room;
     }
@@ -245,7 +243,7 @@ class Ending {
     ThreadContext* const thread =
         leases_ != nullptr && leases_ == leases_that_run() ? this_thread() : nullptr;
     if (thread == nullptr) return;
-    leases_->retirement().let_go_in(*thread, domain_, pages_);
+    leases_->let_go_in(*thread, domain_, pages_);
     // The helper may have found it first.
     leases_->domains().domain(domain_).await_leaving(monotonic_now() + kRoomPatience);
   }
@@ -329,7 +327,7 @@ bool make_room() {
   LeasePath* const leases = started_leases();
   if (leases == nullptr || leases != LeasePath::running()) return false;
   ThreadContext* const thread = this_thread();
-  return thread != nullptr && pinion::make_room(*leases, *thread);
+  return thread != nullptr && leases->make_room(*thread);
 }
 
 }  // namespace pinion::verbs

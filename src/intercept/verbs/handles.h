@@ -13,7 +13,7 @@
 #include <new>
 
 #include "base/mutex.h"
-#include "lease/lease_path.h"
+#include "lease/lease.h"
 
 namespace pinion::verbs {
 

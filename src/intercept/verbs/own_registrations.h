@@ -1,5 +1,5 @@
 // The registrations that the program makes without Pinion: those that pass by. They are known by the address
-// of their handle, which is never read. Their bytes count against the limits (lease/lease_path.h), and the
+// of their handle, which is never read. Their bytes count against the limits (lease/lease.h), and the
 // time of those that pass by because their keys are strict is counted.
 //
 // One short mutex. In a forked child it may be held for ever: nothing here is called there. Any thread; not

@@ -104,7 +104,7 @@ void own_reregistered(const ibv_mr* mr, int changes, const Asked& changed) {
   if (!before) return;
   LeasePath* const leases = leases_that_run();
   ThreadContext* const thread = this_thread();
-  if (leases != nullptr && thread != nullptr) leases->own_registrations().begin(*thread, bytes);
+  if (leases != nullptr && thread != nullptr) leases->begin_own(*thread, bytes);
   end_own(*before);
 }
 

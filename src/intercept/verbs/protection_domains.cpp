@@ -4,7 +4,7 @@
 #include "device/verbs/verbs.h"
 #include "device/verbs/verbs_library.h"
 #include "intercept/definitions.h"
-#include "lease/lease_path.h"
+#include "lease/lease.h"
 
 namespace pinion::verbs {
 

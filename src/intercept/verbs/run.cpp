@@ -32,7 +32,7 @@ void write_open_leases() {
   ThreadContext* const thread = this_thread();
   if (leases == nullptr || thread == nullptr || g_forked.load(std::memory_order_acquire)) return;
   Handles::instance().for_each_held([&](const Backing& backing) {
-    if (backing.transfer.active) leases->registry_source().note_open(*thread, backing.transfer);
+    if (backing.transfer.active) leases->note_open(*thread, backing.transfer);
   });
 }
 

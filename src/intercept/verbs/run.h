@@ -4,7 +4,7 @@
 // Any thread; not from hooks. The start takes a mutex; all else is a few loads.
 #pragma once
 
-#include "lease/lease_path.h"
+#include "lease/lease.h"
 
 namespace pinion::verbs {
 

@@ -37,7 +37,7 @@ void give_back_handle() {
 }  // namespace
 
 void end_own(std::uint64_t bytes) {
-  if (LeasePath* const leases = leases_that_run()) leases->own_registrations().end(bytes);
+  if (LeasePath* const leases = leases_that_run()) leases->end_own(bytes);
 }
 
 void end_call_left_behind(ThreadContext&) {
@@ -53,7 +53,7 @@ void mend_after_a_jump() {
 }
 
 void BytesUnderWay::begin(ThreadContext& thread, LeasePath& leases, std::uint64_t bytes) {
-  leases.own_registrations().begin(thread, bytes);
+  leases.begin_own(thread, bytes);
   t_under_way.bytes = bytes;
   t_under_way.counts = counts_ = true;
 }

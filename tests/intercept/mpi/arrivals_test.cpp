@@ -82,14 +82,13 @@ class WholeReceivesTest : public ArrivalsTest {
 
   Transfer lease_of(Range range, Access access) {
     Transfer transfer;
-    leases_->acquire(*thread_, 0, {}, range, access, transfer);
+    leases_->lease(*thread_, 0, {}, range, access, transfer);
     return transfer;
   }
   /// A receive of all that is posted, of which `arrived` bytes arrive. Returns whether its end released it.
   bool receive(std::int64_t arrived) {
     Transfer lease;
-    EXPECT_EQ(leases_->registry_source().acquire_quickly(*thread_, 0, posted(), Access::write, lease),
-              RegistrySource::Quick::done);
+    EXPECT_EQ(leases_->lease_quickly(*thread_, 0, posted(), Access::write, lease), LeasePath::Quick::done);
     EXPECT_TRUE(lease.active);
     Receive receive;
     receive.begin_whole(posted_);

@@ -31,7 +31,7 @@ class LeasesTest : public ::testing::Test {
   /// A lease of `pages` pages from page `first` on.
   Transfer lease(std::size_t first, std::size_t pages) {
     Transfer transfer;
-    leases_->acquire(*thread_, 0, {}, {page(first), page(first + pages)}, Access::read, transfer);
+    leases_->lease(*thread_, 0, {}, {page(first), page(first + pages)}, Access::read, transfer);
     return transfer;
   }
   std::size_t leased_pages() { return engine_->counters().all().registered_now_bytes / page_size(); }

@@ -140,9 +140,9 @@ TEST_F(RequestsTest, ThreadsHoldAndCompleteAtOnce) {
       for (int round = 0; round < kRounds; ++round) {
         const auto handle = static_cast<std::uintptr_t>(round % 50 * kThreads + number);
         Transfer transfer;
-        leases_->acquire(thread, 0, {},
-                         {page(static_cast<std::size_t>(number)), page(static_cast<std::size_t>(number) + 1)},
-                         Access::read, transfer);
+        leases_->lease(thread, 0, {},
+                       {page(static_cast<std::size_t>(number)), page(static_cast<std::size_t>(number) + 1)},
+                       Access::read, transfer);
         requests_.hold(handle, [&](Operation& place) { place.add(transfer); });
         requests_.hold(kShared, [&](Operation& place) { place.receive.begin_whole(handle + 1); });
         requests_.complete(thread, *leases_, handle);

@@ -60,7 +60,7 @@ class ArenaAheadTest : public ArenaTest {
     return borrow_device(remote);
   }
   std::uint64_t own_registrations() const { return this_thread()->counters[domain_].registrations.get(); }
-  static ArenaFigures figures() { return lease_path().arena().figures(); }
+  static ArenaFigures figures() { return Engine::running()->arena().figures(); }
   static bool await_ahead(std::uint64_t count) {
     return eventually([count] { return figures().ahead == count; });
   }

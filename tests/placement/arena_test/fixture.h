@@ -94,7 +94,7 @@ class ArenaTest : public ::testing::Test {
     return device;
   }
   bool lease(const char* at, std::size_t bytes, Transfer& transfer, Access access = Access::write) const {
-    return lease_path().arena_source().lease(*this_thread(), domain_, Range::of(at, bytes), access, transfer);
+    return lease_path().lease_in_segment(*this_thread(), domain_, Range::of(at, bytes), access, transfer);
   }
   bool serves(const char* at, std::size_t bytes) const {
     Transfer transfer;
@@ -104,8 +104,8 @@ class ArenaTest : public ::testing::Test {
   }
   /// One by one, beside the arena.
   bool acquire(const char* at, std::size_t bytes, Transfer& transfer) const {
-    return lease_path().registry_source().acquire(*this_thread(), domain_, {}, Range::of(at, bytes),
-                                                  Access::write, transfer, Refusal::report);
+    return lease_path().lease_alone(*this_thread(), domain_, {}, Range::of(at, bytes), Access::write,
+                                    transfer, Refusal::report);
   }
   bool acquires(const char* at, std::size_t bytes) const {
     Transfer transfer;

@@ -42,7 +42,7 @@ TEST_F(ArenaTest, AChildHasTheBlocksOfRegisteredSegments) {
     });
     EXPECT_TRUE(is_filled(block, 4 * kMiB, 7));
     // The kernel makes the child's copy of a segment that nobody uses, on write.
-    EXPECT_EQ(lease_path().arena().figures().let_go, leased ? 0u : 1u);
+    EXPECT_EQ(Engine::running()->arena().figures().let_go, leased ? 0u : 1u);
     EXPECT_EQ(registered() != 0, leased);
     EXPECT_TRUE(serves(block, 4 * kMiB));
     EXPECT_EQ(registrations(), leased ? 1u : 2u);
@@ -147,7 +147,7 @@ TEST_F(ArenaTest, AChildsSegmentsCloseBesideLeasesOfTheParent) {
     start();
     EXPECT_TRUE(serves(block, 4 * kMiB));
     EXPECT_NE(registered(), 0u);
-    lease_path().counted_closing().leave(0);
+    Engine::running()->retirement().close(0);
     EXPECT_TRUE(test::eventually([] { return registered() == 0; }));
     Engine::stop();
   });

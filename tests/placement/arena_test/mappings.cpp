@@ -285,7 +285,7 @@ TEST_F(ArenaTest, MemoryThatTheProgramKeepsFromChildrenStaysSo) {
     }
     ASSERT_NO_FATAL_FAILURE(share(hidden, false));
     EXPECT_TRUE(serves(block, 4 * kMiB)) << "children alone lack it";
-    lease_path().counted_closing().leave(0);
+    Engine::running()->retirement().close(0);
     EXPECT_TRUE(test::eventually([] { return registered() == 0; }));
     EXPECT_TRUE(test::eventually([&] { return marks_at(block) == ""; }));
     EXPECT_EQ(marks_at(block + kMiB), "dc") << "its mark outlives the registration";
@@ -390,7 +390,7 @@ TEST_F(ArenaTest, ASegmentUnderAMappingGoesWithIt) {
   const int file = map_shared_over(block, kMiB, 5);
   lease_path().release(*this_thread(), held);
   EXPECT_TRUE(test::eventually([] { return registered() == 0; }));
-  lease_path().counted_closing().end_closed();
+  Engine::running()->retirement().end_closed();
   EXPECT_TRUE(file_is_filled(file, kMiB, 5));
   ASSERT_TRUE(process_heap().unmap(Range::of(block, kMiB)));
   EXPECT_TRUE(test::eventually([] { return process_arena().figures().segments == 0; }));

@@ -99,12 +99,12 @@ class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsi
     } else if (choice < 990) {
       process_heap().relieve();
     } else if (choice < 993) {
-      lease_path().counted_closing().leave(domain_);
+      Engine::running()->retirement().close(domain_);
     } else if (choice < 996) {
-      lease_path().counted_closing().end_closed();
+      Engine::running()->retirement().end_closed();
     } else if (choice < 998) {
       // A refused segment is not tried again for a second, which is longer than this takes.
-      refuses_ = !refuses_ && lease_path().arena().figures().served > 0;
+      refuses_ = !refuses_ && Engine::running()->arena().figures().served > 0;
     } else {
       test::in_child([this] {
         for (const auto& [at, block] : blocks_) check(at, block);
@@ -122,14 +122,14 @@ class ArenaModelTest : public ArenaTest, public testing::WithParamInterface<unsi
     // Memory whose rights the kernel would not give back was set aside.
     EXPECT_TRUE(process_heap().unmap(process_arena().range()));
     process_heap().relieve();
-    lease_path().counted_closing().leave(domain_);
+    Engine::running()->retirement().close(domain_);
     EXPECT_TRUE(test::eventually([] { return registered() == 0 && process_arena().figures().segments == 0; }))
         << registered() << " bytes in " << process_arena().figures().segments << " segments";
     EXPECT_EQ(device_->live(), 0u);
     if (GetParam() % 2 != 0) {
       EXPECT_LE(device_->peak(), kLimit);
     }
-    EXPECT_GT(lease_path().arena().figures().served, 0u);
+    EXPECT_GT(Engine::running()->arena().figures().served, 0u);
   }
 
  private:

@@ -55,8 +55,8 @@ TEST_F(ArenaTest, ARequestForPeersClosesASegmentWithLocalRights) {
   ASSERT_TRUE(serves(block, 4 * kMiB));
   Transfer transfer;
   EXPECT_FALSE(lease(block, kMiB, transfer, Access::remote_write));
-  ASSERT_TRUE(lease_path().registry_source().acquire(*this_thread(), domain_, {}, Range::of(block, kMiB),
-                                                     Access::remote_write, transfer, Refusal::report));
+  ASSERT_TRUE(lease_path().lease_alone(*this_thread(), domain_, {}, Range::of(block, kMiB),
+                                       Access::remote_write, transfer, Refusal::report));
   lease_path().release(*this_thread(), transfer);
   EXPECT_FALSE(serves(block, 4 * kMiB)) << "a key of its own, and no segment around it";
   process_heap().free(block);
@@ -73,9 +73,9 @@ TEST_F(ArenaTest, SegmentsServePeersWhereTheUserAllowsIt) {
     lease_path().release(*this_thread(), transfer);
   }
   PeerHold hold;
-  EXPECT_FALSE(lease_path().peer_holds().begin(*this_thread(), domain_, Range::of(block, kMiB).to_pages(),
-                                               Access::all, hold));
-  lease_path().peer_holds().end(*this_thread(), hold);
+  EXPECT_FALSE(
+      lease_path().hold(*this_thread(), domain_, Range::of(block, kMiB).to_pages(), Access::all, hold));
+  lease_path().end_hold(*this_thread(), hold);
   EXPECT_EQ(device.calls(), 1u);
   EXPECT_TRUE(serves(block, 4 * kMiB));
   process_heap().free(block);
@@ -101,7 +101,7 @@ TEST_F(ArenaTest, TryAcquireIsServedOnceTheSegmentIsRegistered) {
     EXPECT_LE(keys.address, reinterpret_cast<Address>(block));
     EXPECT_EQ(pinion_release(&lease), 0);
   }).join();
-  EXPECT_EQ(lease_path().arena().figures().served, 2u);
+  EXPECT_EQ(Engine::running()->arena().figures().served, 2u);
   EXPECT_EQ(pinion_domain_close(domain), 0) << pinion_last_error();
   process_heap().free(block);
 }
@@ -117,17 +117,17 @@ TEST_F(ArenaTest, ARefusedSegmentIsTriedAgain) {
   char* const beside = take(8 * kMiB);
   EXPECT_FALSE(serves(block, 4 * kMiB));
   EXPECT_TRUE(acquires(block, 4 * kMiB)) << "the ordinary way";
-  EXPECT_GE(lease_path().arena().figures().refused, 1u);
+  EXPECT_GE(Engine::running()->arena().figures().refused, 1u);
   refuses = false;
   EXPECT_TRUE(test::eventually([&] { return serves(block, 4 * kMiB); }));
   // Refused once it has been registered, and let go.
   refuses = true;
-  lease_path().counted_closing().leave(domain_);
+  Engine::running()->retirement().close(domain_);
   EXPECT_TRUE(test::eventually([&] { return device.live() == 0; }));
-  const std::uint64_t before = lease_path().arena().figures().refused;
+  const std::uint64_t before = Engine::running()->arena().figures().refused;
   EXPECT_TRUE(test::eventually([&] {
     EXPECT_FALSE(serves(block, 4 * kMiB));
-    return lease_path().arena().figures().refused > before;
+    return Engine::running()->arena().figures().refused > before;
   }));
   EXPECT_TRUE(acquires(block, 4 * kMiB));
   process_heap().free(block);
@@ -165,7 +165,7 @@ TEST_F(ArenaTest, UnderALimitRequestsGoTheOrdinaryWay) {
   EXPECT_TRUE(acquire(block, 4 * kMiB, transfer));
   EXPECT_LE(registered(), 8 * kMiB);
   lease_path().release(*this_thread(), transfer);
-  EXPECT_EQ(lease_path().arena().figures().refused, 1u);
+  EXPECT_EQ(Engine::running()->arena().figures().refused, 1u);
   process_heap().free(block);
   process_heap().free(beside);
 }
@@ -177,7 +177,7 @@ TEST_F(ArenaTest, ASegmentWithoutLeasesMakesRoomForOthers) {
   void* const other = ::mmap(nullptr, 8 * kMiB, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
   ASSERT_NE(other, MAP_FAILED);
   EXPECT_TRUE(acquires(static_cast<char*>(other), 8 * kMiB));
-  EXPECT_EQ(lease_path().arena().figures().let_go, 1u);
+  EXPECT_EQ(Engine::running()->arena().figures().let_go, 1u);
   ::munmap(other, 8 * kMiB);
   process_heap().free(block);
 }
@@ -199,12 +199,12 @@ TEST_F(ArenaTest, ThreadsReturnEachOthersLeasesWhileSegmentsClose) {
       }
     });
   for (int i = 0; i < 100; ++i) {
-    lease_path().counted_closing().leave(0);
+    Engine::running()->retirement().close(0);
     std::this_thread::yield();
   }
   done = true;
   for (std::thread& thread : threads) thread.join();
-  lease_path().counted_closing().leave(0);
+  Engine::running()->retirement().close(0);
   wait_until([] { return registered() == 0; });
   process_heap().free(block);
 }
@@ -243,10 +243,10 @@ TEST_F(ArenaTest, MemoryThatTheKernelRefusesComesLater) {
     // The segment before may have been closed here within the last second.
     EXPECT_TRUE(test::eventually([&] { return serves(later, 20 * kMiB); }));
     process_heap().free(later);
-    lease_path().counted_closing().leave(0);
+    Engine::running()->retirement().close(0);
     process_heap().relieve();
     EXPECT_TRUE(test::eventually([] { return process_arena().figures().segments == 0; }));
-    lease_path().counted_closing().end_closed();
+    Engine::running()->retirement().end_closed();
   }
 }
 

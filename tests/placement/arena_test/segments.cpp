@@ -24,7 +24,7 @@ TEST_F(ArenaTest, OneRegistrationServesAllBlocksOfASegment) {
   for (int round = 0; round < 3; ++round)
     for (char* block : blocks) EXPECT_TRUE(serves(block + 100, kMiB - 100));
   EXPECT_EQ(registrations(), 1u);
-  const ArenaFigures figures = lease_path().arena().figures();
+  const ArenaFigures figures = Engine::running()->arena().figures();
   EXPECT_EQ(figures.served, 24u);
   EXPECT_EQ(figures.requests, 24u);
   EXPECT_EQ(figures.registrations, 1u);
@@ -86,8 +86,8 @@ TEST_F(ArenaTest, ANewSegmentIsServedWhereOneWasClosedForGood) {
   char* const block = take(4 * kMiB);
   ASSERT_TRUE(serves(block, 4 * kMiB));
   Transfer of_peers;
-  ASSERT_TRUE(lease_path().registry_source().acquire(*this_thread(), domain_, {}, Range::of(block, kMiB),
-                                                     Access::remote_write, of_peers, Refusal::report));
+  ASSERT_TRUE(lease_path().lease_alone(*this_thread(), domain_, {}, Range::of(block, kMiB),
+                                       Access::remote_write, of_peers, Refusal::report));
   lease_path().release(*this_thread(), of_peers);
   EXPECT_TRUE(test::eventually([&] { return device.live() == 1; })) << "the segment is deregistered";
   EXPECT_FALSE(serves(block, 4 * kMiB));
@@ -104,13 +104,13 @@ TEST_F(ArenaTest, DroppedPagesAreClearedAndStayRegistered) {
   char* const block = take(4 * kMiB);
   std::memset(block, 7, 4 * kMiB);
   ASSERT_TRUE(serves(block, 4 * kMiB));
-  const std::uint64_t before = lease_path().arena().figures().cleared_bytes;
+  const std::uint64_t before = Engine::running()->arena().figures().cleared_bytes;
   ASSERT_EQ(advise(block, 2 * kMiB, MADV_DONTNEED), 0);
   EXPECT_TRUE(is_filled(block, 2 * kMiB, 0));
   EXPECT_EQ(block[2 * kMiB], 7);
   EXPECT_TRUE(serves(block, 4 * kMiB));
   EXPECT_EQ(registrations(), 1u);
-  EXPECT_EQ(lease_path().arena().figures().cleared_bytes - before, 2 * kMiB);
+  EXPECT_EQ(Engine::running()->arena().figures().cleared_bytes - before, 2 * kMiB);
   process_heap().free(block);
 }
 
@@ -129,7 +129,7 @@ TEST_F(ArenaTest, UnmappedMemoryStaysRegisteredWithoutRights) {
     std::memset(again, 8, 4 * kMiB);
     EXPECT_TRUE(serves(again, 4 * kMiB));
     EXPECT_EQ(registrations(), 1u);
-    const ArenaFigures figures = lease_path().arena().figures();
+    const ArenaFigures figures = Engine::running()->arena().figures();
     EXPECT_EQ(figures.doomed, 0u);
     EXPECT_EQ(figures.withheld_bytes, kMiB);
     process_heap().free(again);
@@ -166,7 +166,7 @@ TEST_F(ArenaTest, AMappingOverABlockDoomsTheSegment) {
   EXPECT_NE(registered(), 0u) << "a lease is out";
   lease_path().release(*this_thread(), held);
   wait_until([] { return registered() == 0; });
-  EXPECT_EQ(lease_path().arena().figures().doomed, 1u);
+  EXPECT_EQ(Engine::running()->arena().figures().doomed, 1u);
   process_heap().free(block);
   process_heap().free(other);
 }
@@ -177,7 +177,7 @@ TEST_F(ArenaTest, MemoryWithoutRightsLeavesItsSegmentRegistered) {
     ASSERT_EQ(::mprotect(block, kMiB, PROT_NONE), 0);
     EXPECT_TRUE(serves(other, 4 * kMiB));
     EXPECT_EQ(registrations(), 1u);
-    EXPECT_EQ(lease_path().arena().figures().doomed, 0u);
+    EXPECT_EQ(Engine::running()->arena().figures().doomed, 0u);
     // Allocators do this; the pages are others from then on.
     ASSERT_EQ(advise(block, kMiB, MADV_DONTNEED), 0);
     EXPECT_FALSE(is_readable(block));
@@ -243,7 +243,7 @@ TEST_F(ArenaTest, MemoryThatMovesLeavesItsPlaceMapped) {
   EXPECT_TRUE(is_filled(moved, 2 * kMiB, 7));
   EXPECT_TRUE(serves(other, 4 * kMiB));
   EXPECT_EQ(registrations(), 1u);
-  EXPECT_EQ(lease_path().arena().figures().doomed, 0u);
+  EXPECT_EQ(Engine::running()->arena().figures().doomed, 0u);
   ASSERT_EQ(::munmap(moved, 3 * kMiB), 0);
   process_heap().free(block);
   process_heap().free(other);

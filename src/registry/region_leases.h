@@ -24,7 +24,7 @@
 
 namespace pinion {
 
-class Leases {
+class RegionLeases {
  public:
   using Released = RegionWord::Released;
 
@@ -106,7 +106,7 @@ class Leases {
   }
 
  protected:
-  Leases() = default;
+  RegionLeases() = default;
 
   RegionTable table_;  ///< what each use reads of it comes first
   DoomedRegions doomed_;
