@@ -47,7 +47,6 @@ struct BenchOptions {
   bool full = false;                 ///< all that it can measure, however long it takes
   double wire_bytes_per_second = 0;  ///< of an emulated wire in place of a provider; 0: none
   std::vector<std::size_t> sizes;    ///< in place of the bench's own
-  std::string plot;                  ///< a file; empty: none
   Duration pause = 0;                ///< after each message, as for a computation
 };
 
@@ -91,8 +90,7 @@ enum BenchTakes : unsigned {
   kTakesDevice = 1,
   kTakesNetwork = 2,
   kTakesSizes = 4,
-  kTakesPlot = 8,
-  kTakesPause = 16
+  kTakesPause = 8
 };
 
 /// A power of 2^10 and its count, as cases are named: 17K, 4M, 8G.

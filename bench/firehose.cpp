@@ -15,7 +15,6 @@
 #include "bench/firehose_hit.h"
 #include "bench/mpi.h"
 #include "cli/command.h"
-#include "cli/report/plot.h"
 #include "cli/system_files.h"
 
 namespace pinion::cli {
@@ -258,25 +257,6 @@ class Measurement {
   std::vector<std::string> failed_;
 };
 
-/// The paper's figure: latency against the working set, and its 99th percentile, for each provider.
-void plot(const Bench& bench) {
-  Plot plot{"pinion bench firehose: random puts, M = 1 MiB", 2, {}};
-  const std::string prefix = "random-put-";
-  for (const BenchRow& row : bench.rows()) {
-    if (!row.name.starts_with(prefix) || row.metric == "hit_rate") continue;
-    const std::string title = fmt::format("{}, {}", row.metric, row.provider);
-    auto panel = std::find_if(plot.panels.begin(), plot.panels.end(),
-                              [&](const PlotPanel& one) { return one.title == title; });
-    if (panel == plot.panels.end())
-      panel = plot.panels.insert(panel, {title, "bytes put to", "us a put", {}});
-    auto line = std::find_if(panel->lines.begin(), panel->lines.end(),
-                             [&](const PlotLine& one) { return one.name == row.subject; });
-    if (line == panel->lines.end()) line = panel->lines.insert(line, {row.subject, {}});
-    line->points.emplace_back(*parse_size(row.name.substr(prefix.size())), row.value);
-  }
-  draw(plot, bench.options().plot);
-}
-
 void run(Bench& bench) {
   const BenchOptions& options = bench.options();
   if (options.wire_bytes_per_second > 0) throw UsageError("bench firehose has no --wire");
@@ -302,11 +282,10 @@ void run(Bench& bench) {
       "128 KiB. properties: one process puts, the other one sleeps: its CPU a put (one-sided: its provider's "
       "alone), puts that were copied by message, round trips before the data, puts to memory outside of "
       "segments. paper-*: firehose-2003, two nodes with Myrinet, of 2003.");
-  if (!options.plot.empty()) plot(bench);
 }
 
 const BenchRegistration registration{"firehose", "One-sided puts by each strategy of registration", run,
-                                     kTakesNetwork | kTakesPlot};
+                                     kTakesNetwork};
 
 }  // namespace
 

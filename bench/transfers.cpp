@@ -14,7 +14,6 @@
 #include "bench/mpi.h"
 #include "bench/transfers_pair.h"
 #include "cli/command.h"
-#include "cli/report/plot.h"
 
 namespace pinion::cli {
 
@@ -128,25 +127,6 @@ void try_provider(const std::string& provider) {
   }
 }
 
-/// A panel for each provider, metric and kind of case.
-void plot(const Bench& bench) {
-  Plot plot{"pinion bench transfers", 2, {}};
-  std::map<std::string, std::size_t> panels;  // by title
-  for (const BenchRow& row : bench.rows()) {
-    if (row.metric == "learning_us" || row.metric == "cpu_us" || row.metric == "remote_cpu_us") continue;
-    const std::size_t dash = row.name.rfind('-');
-    const std::string title = fmt::format("{}, {}, {}", row.metric, row.name.substr(0, dash), row.provider);
-    const auto [panel, is_new] = panels.emplace(title, plot.panels.size());
-    if (is_new) plot.panels.push_back({title, "bytes of a message", row.unit, {}});
-    std::vector<PlotLine>& lines = plot.panels[panel->second].lines;
-    auto line = std::find_if(lines.begin(), lines.end(),
-                             [&](const PlotLine& one) { return one.name == row.subject; });
-    if (line == lines.end()) line = lines.insert(line, {row.subject, {}});
-    line->points.emplace_back(*parse_size(row.name.substr(dash + 1)), row.value);
-  }
-  draw(plot, bench.options().plot);
-}
-
 void run(Bench& bench) {
   const BenchOptions& options = bench.options();
   if (options.full && options.provider.empty() && options.wire_bytes_per_second == 0) {
@@ -177,11 +157,10 @@ void run(Bench& bench) {
   bench.note(
       "everything-registered: puts of the same endpoint into memory that both sides registered beforehand. "
       "-thp, -hugetlb: the buffers lie on hugepages, transparent ones or those of the kernel's pool.");
-  if (!options.plot.empty()) plot(bench);
 }
 
 const BenchRegistration registration{"transfers", "Large messages by each protocol and retention", run,
-                                     kTakesNetwork | kTakesSizes | kTakesPlot | kTakesPause};
+                                     kTakesNetwork | kTakesSizes | kTakesPause};
 
 }  // namespace
 

@@ -93,17 +93,8 @@ TEST_F(BenchCommand, BenchTransfersMeasuresWhatFiguresAreMadeOf) {
 
 // The wire's sleep is a lower bound of each message's time, on any machine.
 TEST_F(BenchCommand, BenchTransfersOnAnEmulatedWire) {
-  copy_of_build("share/pinion/plot");
   std::vector<std::string> command = {"bench",  "transfers", "--wire",   "2GB/s",
                                       "--size", "512K",      "--rounds", "1"};
-  const bool plots =
-      std::system(
-          "{ python3 -c 'import matplotlib' || /usr/bin/python3 -c 'import matplotlib'; } 2> /dev/null") == 0;
-  if (!plots) {
-    std::vector<std::string> with_png = command;
-    with_png.insert(with_png.end(), {"--plot", "plot.png"});
-    expect_usage_error(with_png, "python3-matplotlib");
-  }
   command.insert(command.end(), {"--plot", "plot.svg", "--json"});
   const Outcome o = pinion(command);
   ASSERT_EQ(o.status, 0) << o.err;
@@ -117,7 +108,7 @@ TEST_F(BenchCommand, BenchTransfersOnAnEmulatedWire) {
       EXPECT_GE(values[name][subject]["latency_us"], (512 << 10) / 2000.0) << name << ' ' << subject;
       EXPECT_LE(values[name][subject]["bandwidth_MBps"], 2000.0) << name << ' ' << subject;
     }
-  EXPECT_NE(content_of(root() / "plot.svg").find("<svg"), std::string::npos);
+  EXPECT_NE(o.err.find("--plot draws nothing any more"), std::string::npos) << o.err;
 }
 
 TEST_F(BenchCommand, BenchPrepareHasTheDelaysOfOthers) {
@@ -218,8 +209,6 @@ TEST_F(BenchCommand, UsageErrorsAreOneLineAndStatus2) {
 TEST_F(BenchCommand, BenchesRefuseOptionsOfOthers) {
   expect_usage_error({"bench", "hit", "--wire", "1GB/s"}, "bench hit has no --provider, --full or --wire");
   expect_usage_error({"bench", "hit", "--size", "4M"}, "bench hit has no --size");
-  expect_usage_error({"bench", "prepare", "--plot", "x.svg"}, "bench prepare has no --plot");
-  expect_usage_error({"bench", "transfers", "--plot", "x.pdf"}, "'x.pdf' ends in neither .svg nor .png");
   expect_usage_error({"bench", "transfers", "--size", "4M,5000"}, "'5000' is no size in whole KiB");
   for (const char* wire : {"1GiB/s", "1", "-1GB/s", "0MB/s", "nanGB/s"})
     expect_usage_error({"bench", "transfers", "--wire", wire}, "such as 1.5GB/s");
