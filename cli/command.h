@@ -31,7 +31,7 @@ inline constexpr const char* kBenchText = "Measure a part of Pinion beside its p
 void add_run(CLI::App& app, const CommandLine& command, int& status);
 void add_compare(CLI::App& app, const CommandLine& command);
 void add_report(CLI::App& app);
-void add_top(CLI::App& app);
+void add_top(CLI::App& app, int& status);
 void add_stop(CLI::App& app);
 void add_simulate(CLI::App& app);
 void add_info(CLI::App& app);

@@ -21,7 +21,7 @@ int main(int argc, char** argv) {
       {"run", [&] { add_run(*app, words.command, status); }},
       {"compare", [&] { add_compare(*app, words.command); }},
       {"report", [&] { add_report(*app); }},
-      {"top", [&] { add_top(*app); }},
+      {"top", [&] { add_top(*app, status); }},
       {"stop", [&] { add_stop(*app); }},
       {"simulate", [&] { add_simulate(*app); }},
       {"info", [&] { add_info(*app); }},

@@ -39,7 +39,13 @@ void write_file(const std::string& path, const std::function<void(std::FILE*)>& 
       replaces ? replace_plain_file(written, 0666) : ::open(path.c_str(), O_WRONLY | O_CLOEXEC);
   std::FILE* const file = descriptor < 0 ? nullptr : ::fdopen(descriptor, "w");
   if (!file) throw UsageError(fmt::format("{}: {}", path, std::strerror(errno)));
-  write(file);
+  try {
+    write(file);
+  } catch (...) {
+    std::fclose(file);
+    if (replaces) std::remove(written.c_str());
+    throw;
+  }
   const bool is_short = std::ferror(file) != 0;
   if ((std::fclose(file) != 0 || is_short ||
        (replaces && std::rename(written.c_str(), place.c_str()) != 0))) {

@@ -61,9 +61,11 @@ foreach(part machine init guest)
   install(PROGRAMS ${PROJECT_SOURCE_DIR}/softroce/${part} DESTINATION ${CMAKE_INSTALL_DATADIR}/pinion/softroce)
 endforeach()
 
-# `--plot` finds it likewise.
-configure_file(${PROJECT_SOURCE_DIR}/cli/report/plot.py ${PROJECT_BINARY_DIR}/share/pinion/plot COPYONLY)
-install(PROGRAMS ${PROJECT_SOURCE_DIR}/cli/report/plot.py DESTINATION ${CMAKE_INSTALL_DATADIR}/pinion RENAME plot)
+# Likewise the parts of the command in Python; `import pinion` finds the module there, too.
+file(MAKE_DIRECTORY ${PROJECT_BINARY_DIR}/share/pinion/python)
+file(CREATE_LINK ${PROJECT_SOURCE_DIR}/python/pinion ${PROJECT_BINARY_DIR}/share/pinion/python/pinion SYMBOLIC)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/python/pinion DESTINATION ${CMAKE_INSTALL_DATADIR}/pinion/python
+        PATTERN __pycache__ EXCLUDE)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/pinion)
 install(EXPORT pinionTargets NAMESPACE pinion:: DESTINATION ${package_dir} COMPONENT development)

@@ -30,7 +30,7 @@ set(CPACK_DEBIAN_RUNTIME_PACKAGE_NAME pinion)
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SECTION net)
 set(CPACK_COMPONENT_RUNTIME_DESCRIPTION
     "memory registration for RDMA: the command and its libraries\n Keeps registered the memory that the next transfers of a program need, below a limit.")
-set(CPACK_DEBIAN_RUNTIME_PACKAGE_RECOMMENDS "libdw1 | libdw1t64")
+set(CPACK_DEBIAN_RUNTIME_PACKAGE_RECOMMENDS "libdw1 | libdw1t64, python3, python3-matplotlib, python3-jinja2")
 set(CPACK_DEBIAN_RUNTIME_PACKAGE_SUGGESTS "libibverbs1, libfabric1, qemu-system-x86, busybox-static")
 set(CPACK_DEBIAN_RUNTIME_DEBUGINFO_PACKAGE ON)
 

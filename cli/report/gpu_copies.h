@@ -9,6 +9,7 @@
 
 namespace pinion::cli {
 
+constexpr const char* kCopiesTitle = "Copies to and from GPUs, from call to return";
 /// A row for each way and direction that was used.
 Table gpu_copies_table(const runlog::GpuCopies& copies);
 /// One sentence: the copies that went faster, and the time saved where the run's own plain copies show it.

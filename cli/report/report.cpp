@@ -1,25 +1,26 @@
-// `pinion report`: the contents of logs, as text, JSON, a page, a plot, a trace or metrics.
+// `pinion report`: the contents of logs, as text or JSON; by parts in Python, as a page, a plot, a trace or
+// metrics.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <cerrno>
+#include <filesystem>
+#include <functional>
 #include <memory>
 #include <optional>
 
 #include "cli/command.h"
 #include "cli/error_line.h"
 #include "cli/output_file.h"
+#include "cli/python_part.h"
+#include "cli/report/events.h"
 #include "cli/report/hugepages.h"
 #include "cli/report/judgement.h"
-#include "cli/report/plot.h"
-#include "cli/report/prometheus.h"
-#include "cli/report/report_html.h"
 #include "cli/report/report_json.h"
-#include "cli/report/report_plots.h"
+#include "cli/report/report_page.h"
 #include "cli/report/report_text.h"
 #include "cli/report/runs_table.h"
 #include "cli/report/source_places.h"
-#include "cli/report/trace.h"
 #include "cli/text.h"
 #include "runlog/analysis.h"
 
@@ -29,34 +30,53 @@ namespace {
 
 struct Arguments {
   std::vector<std::string> logs;
-  bool all = false, json = false;
-  std::string trace, html, plot, prometheus;
+  bool all = false, json = false, now = false;
+  std::string events, trace, html, plot, prometheus;
 };
 
-void save_trace(const std::string& path, const runlog::Report& report, const std::vector<std::string>& logs,
-                const SiteText& site_text) {
+using Write = std::function<void(std::FILE*)>;
+
+/// What a part in Python makes of its input.
+void save(const std::string& path, const CommandLine& part, const Write& write) {
+  write_file(path, [&](std::FILE* file) { PythonChild(part, ::fileno(file)).finish(write); });
+}
+
+/// The outputs of parts in Python. All are found before long work begins.
+struct Outputs {
+  explicit Outputs(const Arguments& arguments) {
+    const PythonPackage matplotlib{"matplotlib", "python3-matplotlib"}, jinja{"jinja2", "python3-jinja2"};
+    if (!arguments.prometheus.empty()) metrics = python_part("--prometheus", "metrics");
+    if (!arguments.trace.empty()) trace = python_part("--trace", "trace");
+    if (!arguments.html.empty()) page = python_part("--html", "page", {}, {matplotlib, jinja});
+    if (!arguments.plot.empty())
+      plot = python_part("--plot", "plots", {kind_of_plot(arguments.plot)}, {matplotlib});
+  }
+
+  CommandLine metrics, trace, page, plot;
+
+ private:
+  static std::string kind_of_plot(const std::string& file) {
+    const std::string kind = std::filesystem::path(file).extension();
+    if (kind != ".svg" && kind != ".png" && kind != ".pdf")
+      throw UsageError(fmt::format("--plot: '{}' ends in neither .svg nor .png nor .pdf", file));
+    return kind.substr(1);
+  }
+};
+
+/// Writes the events, and what the trace part makes of them.
+void save_events(const Arguments& arguments, const Outputs& parts, const runlog::Report& report,
+                 const SiteText& site_text) {
   Error unread;
-  write_file(path, [&](std::FILE* file) { unread = write_trace(file, report, logs, site_text); });
+  const Write write = [&](std::FILE* file) {
+    unread = write_events(file, report, arguments.logs, site_text);
+  };
+  if (!arguments.events.empty()) write_file(arguments.events, write);
+  if (!arguments.trace.empty()) save(arguments.trace, parts.trace, write);
   if (unread) throw UsageError(unread.message);
 }
 
-/// A panel for each node and, of several ranks, for each rank.
-void save_plot(const std::string& path, const runlog::Report& report, const Strategies* strategies) {
-  constexpr std::size_t kTitle = 90;
-  Plot plot{"Registered memory: " + report.command.substr(0, kTitle), 2,
-            node_panels(report, strategies, kMostNodePanels)};
-  if (report.per_rank.size() > 1)
-    for (PlotPanel& panel : rank_panels(report, kMostRankPanels)) plot.panels.push_back(std::move(panel));
-  if (plot.panels.size() == 1) plot.columns = 1;
-  draw(plot, path);
-}
-
-void save_html(const std::string& path, const runlog::Report& report, const std::vector<std::string>& logs,
-               ReportParts parts, const Verdict& verdict, const SiteText& site_text) {
-  std::optional<WhatIfGrid> grid;
-  if (parts.strategies) grid = what_if_grid(report, logs);
-  parts.grid = grid ? &*grid : nullptr;
-  write_text(path, report_html(report, parts, verdict, site_text));
+Write written(Json json) {
+  return [json = std::move(json)](std::FILE* file) { fmt::print(file, "{}\n", line(json)); };
 }
 
 /// All runs below the directories.
@@ -77,38 +97,56 @@ std::string folders_text(const std::vector<std::string>& logs) {
                      plural_text(folders, "folder with a run", "folders with runs"), logs.front());
 }
 
-void report(const Arguments& arguments) {
-  if (!arguments.plot.empty()) check_plot(arguments.plot);
+runlog::Report analysed(const std::vector<std::string>& logs) {
   runlog::Report result;
-  if (const Error error = runlog::analyse(arguments.logs, result)) {
-    const std::string folders = error.code == ENOENT ? folders_text(arguments.logs) : "";
+  if (const Error error = runlog::analyse(logs, result)) {
+    const std::string folders = error.code == ENOENT ? folders_text(logs) : "";
     throw UsageError(folders.empty() ? error.message : fmt::format("{}; {}", error.message, folders));
   }
-  if (!arguments.prometheus.empty()) write_text(arguments.prometheus, prometheus_text(result));
+  return result;
+}
+
+/// The counters of processes, in a time that is independent of the run's length.
+void report_now(const Arguments& arguments) {
+  std::vector<runlog::Log> states;
+  const Error error =
+      runlog::for_each_state(arguments.logs, [&](runlog::Log&& log) { states.push_back(std::move(log)); });
+  if (error) throw UsageError(error.message);
+  fmt::print("{}\n", line(to_json(runlog::analyse(states), nullptr, nullptr)));
+}
+
+void report(const Arguments& arguments) {
+  const Outputs parts(arguments);
+  runlog::Report result = analysed(arguments.logs);
   SourcePlaces places;
   const SiteText site_text = [&](const runlog::CallSite& site) { return places.text(site); };
-  if (!arguments.trace.empty()) save_trace(arguments.trace, result, arguments.logs, site_text);
+  save_events(arguments, parts, result, site_text);
   const ArenaFigures arena = arena_of(arguments.logs);
   const Judgement judgement =
       judge(result, arguments.logs, arena, typed_program(result.command, result.job_ranks), site_text);
   const Strategies* const simulated = judgement.strategies();
   const LibrariesPart* const held = judgement.held();
-  const Verdict& verdict = judgement.verdict;
   const PlacementFigures hugepages = hugepages_of(arguments.logs);
-  if (!arguments.plot.empty()) save_plot(arguments.plot, result, simulated);
-  if (!arguments.html.empty())
-    save_html(arguments.html, result, arguments.logs, {simulated, nullptr, held}, verdict, site_text);
+  Json json = to_json(result, simulated ? to_json(*simulated) : Json(nullptr), held);
+  json["verdict"] = to_json(judgement.verdict);
+  for (std::size_t i = 0; i < json["call_sites"].size(); ++i)
+    json["call_sites"][i]["source"] = site_text(result.call_sites[i]);
+  json["hugepages"] = to_json(hugepages);
+  json["arena"] = to_json(arena);
+  if (!arguments.prometheus.empty()) save(arguments.prometheus, parts.metrics, written(json));
+  if (!arguments.plot.empty())
+    save(arguments.plot, parts.plot, written(page_json(result, json, {simulated, nullptr, held}, site_text)));
+  if (!arguments.html.empty()) {
+    std::optional<WhatIfGrid> grid;
+    if (simulated) grid = what_if_grid(result, arguments.logs);
+    const ReportParts shown{simulated, grid ? &*grid : nullptr, held};
+    save(arguments.html, parts.page, written(page_json(result, json, shown, site_text)));
+  }
   if (arguments.json) {
-    Json json = to_json(result, simulated ? to_json(*simulated) : Json(nullptr), held);
-    json["verdict"] = to_json(verdict);
-    for (std::size_t i = 0; i < json["call_sites"].size(); ++i)
-      json["call_sites"][i]["source"] = site_text(result.call_sites[i]);
-    json["hugepages"] = to_json(hugepages);
-    json["arena"] = to_json(arena);
     fmt::print("{}", dump(json));
     return;
   }
-  fmt::print("{}", report_text(result, simulated, held, verdict, site_text));
+  fmt::print("{}", report_text(result, simulated, held, judgement.verdict, site_text));
   if (const std::string text = hugepages_text(hugepages); !text.empty()) fmt::print("\n{}\n", text);
   if (const std::string text = arena_text(arena); !text.empty()) fmt::print("\n{}\n", text);
   if (const std::string text = folders_text(arguments.logs); !text.empty())
@@ -124,21 +162,32 @@ void add_report(CLI::App& app) {
   sub->add_option("logs", arguments->logs, "log directories or files of one run")
       ->required()
       ->type_name("DIR");
-  sub->add_flag("--json", arguments->json, "one JSON object instead of text")->disable_flag_override();
+  CLI::Option* const json =
+      sub->add_flag("--json", arguments->json, "one JSON object instead of text")->disable_flag_override();
+  CLI::Option* const now =
+      sub->add_flag("--now", arguments->now, "with --json: counters alone, at once, also of a long run")
+          ->disable_flag_override()
+          ->needs(json);
   CLI::Option* const all =
       sub->add_flag("--all", arguments->all, "a line for each run in the directories, and in their folders")
           ->disable_flag_override();
+  sub->add_option("--events", arguments->events, "also write each event as a line of JSON")
+      ->type_name("FILE");
   sub->add_option("--trace", arguments->trace, "also write a trace for Perfetto or chrome://tracing")
       ->type_name("FILE");
   sub->add_option("--html", arguments->html, "also write a page with plots, for any browser")
       ->type_name("FILE");
   sub->add_option("--plot", arguments->plot, "also draw registered memory over time")
-      ->type_name("FILE.svg|png");
+      ->type_name("FILE.svg|png|pdf");
   sub->add_option("--prometheus", arguments->prometheus,
                   "also write metrics for the textfile collector of Prometheus' node exporter")
       ->type_name("FILE");
-  for (const char* file : {"--trace", "--html", "--plot", "--prometheus"}) all->excludes(file);
-  sub->callback([arguments] { arguments->all ? report_all(*arguments) : report(*arguments); });
+  now->excludes(all);
+  for (const char* file : {"--events", "--trace", "--html", "--plot", "--prometheus"})
+    for (CLI::Option* const alone : {all, now}) alone->excludes(file);
+  sub->callback([arguments] {
+    arguments->all ? report_all(*arguments) : arguments->now ? report_now(*arguments) : report(*arguments);
+  });
 }
 
 }  // namespace pinion::cli

@@ -23,6 +23,7 @@ Json to_json(const runlog::RankReport& r) {
           {"wall_seconds", r.wall_seconds},
           {"seconds_added", r.cost.added()},
           {"registered_bytes", cli::to_json(r.registered)},
+          {"registered_now_bytes", r.registered_now_bytes},
           {"acquires", cli::to_json(r.acquires)},
           {"registrations", r.registrations},
           {"deregistrations", r.deregistrations},
@@ -128,8 +129,6 @@ Json list(const std::vector<T>& items) {
   for (const T& item : items) out.push_back(to_json(item));
   return out;
 }
-
-std::string line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 /// Indented, but a list of numbers on one line: series have hundreds.
 void write(std::string& out, const Json& json, std::size_t indent) {
@@ -277,6 +276,8 @@ Json to_json(const runlog::Report& r, const Json& strategies, const LibrariesPar
       {"per_rank", list(r.per_rank)},
       {"call_sites", r.call_sites_known() ? list(r.call_sites) : Json(nullptr)}};
 }
+
+std::string line(const Json& json) { return json.dump(-1, ' ', false, Json::error_handler_t::replace); }
 
 std::string dump(const Json& json) {
   std::string out;

@@ -25,7 +25,10 @@ Json helper_share_json(const runlog::TimeBudgetUse& budget);
 /// `strategies`: of a run that was only measured; else null. `held`: by libraries; null: not known.
 Json to_json(const runlog::Report& report, const Json& strategies, const LibrariesPart* held);
 
-/// Text for standard output: indented, bytes that are no UTF-8 replaced.
+// Texts of JSON, in which bytes that are no UTF-8 are replaced.
+
+std::string line(const Json& json);
+/// Indented, for standard output.
 std::string dump(const Json& json);
 
 }  // namespace pinion::cli

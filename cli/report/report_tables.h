@@ -1,4 +1,4 @@
-// The figures of a report as rows of text, for the terminal (report_text.h) and the page (report_html.h).
+// The figures of a report as rows of text, for the terminal (report_text.h) and the page (report_page.h).
 // Pure functions.
 #pragma once
 

@@ -60,7 +60,7 @@ std::string time_section(const Report& r) {
 
 std::string copies_section(const Report& r) {
   if (!r.copies.any()) return {};
-  return section("Copies to and from GPUs, from call to return") + gpu_copies_table(r.copies).text(2);
+  return section(kCopiesTitle) + gpu_copies_table(r.copies).text(2);
 }
 
 std::string domains_section(const Report& r) {

@@ -46,15 +46,10 @@ int shell_status(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 
 
 // Waits for the child. A signal that the terminal sent reached the whole process group, the child included;
 // only signals for this process alone are passed on.
-int wait_forwarding(pid_t child, const sigset_t& signals, const std::function<Duration()>& beat) {
-  for (timespec pause{};;) {
+int wait_forwarding(pid_t child, const sigset_t& signals) {
+  for (;;) {
     siginfo_t info{};
-    if ((beat ? sigtimedwait(&signals, &info, &pause) : sigwaitinfo(&signals, &info)) < 0) {
-      if (errno != EAGAIN) continue;
-      const Duration until_next = beat();
-      pause = {until_next / kSecond, until_next % kSecond};
-      continue;
-    }
+    if (sigwaitinfo(&signals, &info) < 0) continue;
     if (info.si_signo != SIGCHLD) {
       if (info.si_code <= 0) ::kill(child, info.si_signo);
       continue;
@@ -175,8 +170,7 @@ int execute(const CommandLine& command, const Environment& environment) {
   return code == ENOENT ? kNotFound : kNotExecutable;
 }
 
-int run_and_wait(const CommandLine& command, const Environment& environment, const std::string& output,
-                 const std::function<Duration()>& beat) {
+int run_and_wait(const CommandLine& command, const Environment& environment, const std::string& output) {
   // Blocked before the child exists, so that each signal reaches one of the two; the child gets the old mask
   // back.
   sigset_t signals = forwarded_signals(), before;
@@ -199,7 +193,7 @@ int run_and_wait(const CommandLine& command, const Environment& environment, con
     }
     ::_exit(execute(command, environment));
   }
-  const int status = wait_forwarding(child, signals, beat);
+  const int status = wait_forwarding(child, signals);
   sigprocmask(SIG_SETMASK, &before, nullptr);
   return status;
 }

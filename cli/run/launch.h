@@ -1,11 +1,9 @@
 // Starting programs under Pinion: the preload library, the environment, signals and exit statuses.
 #pragma once
 
-#include <functional>
 #include <map>
 #include <string>
 
-#include "base/clock.h"
 #include "cli/command.h"
 #include "lease/engine_options.h"
 
@@ -48,8 +46,6 @@ int execute(const CommandLine& command, const Environment& environment);
 
 /// Runs the program as a child, passes signals on, waits for it, and returns its status as shells give it
 /// (128 + signal). Where `output` is given, the program's standard output and error go to that file.
-/// Meanwhile `beat` is called again and again; it returns the time until the next call.
-int run_and_wait(const CommandLine& command, const Environment& environment, const std::string& output = {},
-                 const std::function<Duration()>& beat = {});
+int run_and_wait(const CommandLine& command, const Environment& environment, const std::string& output = {});
 
 }  // namespace pinion::cli

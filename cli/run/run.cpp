@@ -13,11 +13,12 @@
 #include "cli/doctor/caches_above.h"
 #include "cli/error_line.h"
 #include "cli/option_flags.h"
+#include "cli/output_file.h"
 #include "cli/parser.h"
+#include "cli/python_part.h"
 #include "cli/report/arena.h"
 #include "cli/report/hugepages.h"
 #include "cli/report/judgement.h"
-#include "cli/report/prometheus.h"
 #include "cli/report/report_text.h"
 #include "cli/report/source_places.h"
 #include "cli/run/beforehand.h"
@@ -27,6 +28,7 @@
 #include "cli/run/log_directory.h"
 #include "cli/run/notes.h"
 #include "cli/run/preload_reach.h"
+#include "cli/system_files.h"
 #include "cli/text.h"
 #include "cli/typed.h"
 #include "device/node_devices.h"
@@ -120,6 +122,14 @@ void check_metrics(const std::string& path) {
         "FILE`");
 }
 
+/// Starts the part that writes metrics again and again while the program runs, and once more at its end.
+void start_metrics(std::optional<PythonChild>& metrics, const std::string& path, const std::string& logs) {
+  if (path.empty()) return;
+  const CommandLine part = python_part("--prometheus", "metrics", {pinion_command(), logs, path});
+  write_text(path, "");  // no process yet; throws where the path is no good
+  metrics.emplace(part);
+}
+
 int run(OptionFlags flags, const std::vector<std::string>& inherited, const std::string& metrics_path,
         CommandLine command) {
   inherit(inherited);
@@ -153,8 +163,8 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, const std:
   const std::string directory =
       options.log.empty() ? temporary.emplace().path() : prepare_log_directory(options.log, Earlier::kept);
   flags.set("log", directory);
-  std::optional<RunMetrics> metrics;
-  if (!metrics_path.empty()) metrics.emplace(metrics_path, directory);
+  std::optional<PythonChild> metrics;
+  start_metrics(metrics, metrics_path, directory);
   flags.note_unused();
   tell_beforehand(options, unreached, raised);
   Environment environment = with_pinion(flags.options());
@@ -167,10 +177,8 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, const std:
     environment[kCachesOffVariable] = caches_to_switch_off(options);
   const CommandLine typed = command;
   forward_to_ranks(environment, command);
-  const auto refresh = [&] { return metrics->refresh(); };
-  const int status =
-      metrics ? run_and_wait(command, environment, {}, refresh) : run_and_wait(command, environment);
-  if (metrics) metrics->refresh();
+  const int status = run_and_wait(command, environment);
+  if (metrics) metrics->finish();
   const ArenaFigures arena = arena_of({directory});
   print_summary(directory, options, typed, unreached, status, arena);
   if (const std::string text = hugepages_text(hugepages_of({directory})); !text.empty()) tell(text);

@@ -5,7 +5,6 @@
     run.series().query("measure == 'registered'").plot(x="seconds", y="mean")
 
 docs/commands.md has the keys of a report."""
-import functools
 import json
 import os
 import pathlib
@@ -79,26 +78,15 @@ class Run:
         what the event has of `bytes`, `address`, `outcome`, `site`, ... Times are of the run."""
         import pandas
 
-        return pandas.DataFrame(_events(self._trace()))
-
-    @functools.lru_cache(maxsize=1)
-    def _trace(self):
         with tempfile.TemporaryDirectory() as directory:
-            path = pathlib.Path(directory, "trace.json")
-            _command(*self._logs, "--json", "--trace", os.fspath(path))
-            return json.loads(path.read_text(encoding="utf-8"))["traceEvents"]
+            path = pathlib.Path(directory, "events")
+            _command(*self._logs, "--json", "--events", os.fspath(path))
+            with path.open(encoding="utf-8") as lines:
+                return pandas.DataFrame([_event(event) for event in map(json.loads, lines) if "kind" in event])
 
 
-def _events(trace):
-    ends = {event["id"]: event["ts"] for event in trace if event["ph"] == "e"}
-    rows = []
-    for event in trace:
-        if event["ph"] == "b":
-            microseconds = ends[event["id"]] - event["ts"]
-        elif event["ph"] in ("X", "i") and "cat" in event:
-            microseconds = event.get("dur", 0.0)
-        else:
-            continue
-        rows.append({"process": event["pid"], "thread": event["tid"], "name": event["name"], "kind": event["cat"],
-                     "begin": event["ts"] * 1e-6, "seconds": microseconds * 1e-6, **event.get("args", {})})
-    return rows
+def _event(event):
+    begin = event.pop("begin_us")
+    times = {"begin": begin * 1e-6, "seconds": (event.pop("end_us", begin) - begin) * 1e-6}
+    return {"process": event.pop("process"), "thread": event.pop("thread"), "name": event.pop("name"), "kind": event.pop("kind"),
+            **times, **event}

@@ -1,14 +1,10 @@
-// Results that `pinion report` and `pinion top` make of logs: the page, plots, traces, metrics, the live
-// view, and the verdict on each kind of run (tests/cli/golden).
+// Results that `pinion report` makes of logs: text, sources of call sites, and the verdict on each kind of
+// run (tests/cli/golden). Pages, plots, traces, metrics and the live view: tests/python/report_test.py.
 #include <gtest/gtest.h>
-#include <pty.h>
-#include <sys/ioctl.h>
 #include <sys/stat.h>
 
-#include <map>
 #include <nlohmann/json.hpp>
 #include <regex>
-#include <set>
 #include <sstream>
 
 #include "base/call_kind.h"
@@ -132,193 +128,19 @@ class Report : public test::Cli {
       ++c.deregistrations;
     }
   }
-
-  /// The first unpaired tag; empty: every element is closed.
-  static std::string unbalanced(const std::string& markup) {
-    std::vector<std::string> open;
-    for (std::size_t at = markup.find('<'); at != std::string::npos; at = markup.find('<', at + 1)) {
-      const std::size_t end = markup.find('>', at);
-      if (end == std::string::npos) return markup.substr(at, 40);
-      const bool closes = markup[at + 1] == '/';
-      const std::size_t begin = at + (closes ? 2 : 1);
-      const std::string name = markup.substr(begin, markup.find_first_of(" />", begin) - begin);
-      if (name == "!DOCTYPE" || name == "meta" || markup[end - 1] == '/') continue;
-      if (!closes) {
-        open.push_back(name);
-      } else {
-        if (open.empty() || open.back() != name) return "</" + name + ">";
-        open.pop_back();
-      }
-    }
-    return open.empty() ? "" : "<" + open.back() + ">";
-  }
 };
-
-TEST_F(Report, ThePageHasEveryPartAndLoadsNothing) {
-  MadeRun made;
-  made.held = 4 * kMillisecond;
-  for (const int rank : {0, 1}) write_run(made, rank, 2);
-  const Outcome o = pinion({"report", "logs", "--html", "page.html"});
-  ASSERT_EQ(o.status, 0) << o.err;
-  const std::string page = content_of(root() / "page.html");
-  for (const char* part :
-       {"Registered memory of 2 ranks", "Registered memory over time", "leave-pinned", "oracle",
-        "Ranks over time", "Time lost to registration", "Prediction of the next use",
-        "What if: strategies, limits and time budgets", "helper, time budget 4%", "exchange+0x10 (app)",
-        "Most of it stays registered after", "<svg", "@media print", "prefers-color-scheme: dark",
-        "width=device-width"})
-    EXPECT_NE(page.find(part), std::string::npos) << part;
-  for (const char* foreign : {"<script", "http:", "https:", "url(", "@import", "<link", "<img", "<iframe"})
-    EXPECT_EQ(page.find(foreign), std::string::npos) << foreign;
-  EXPECT_EQ(unbalanced(page), "");
-  EXPECT_EQ(pinion({"report", "logs", "--html", "/nowhere/page.html"}).status, 2);
-}
-
-TEST_F(Report, TextsOfLogsAreNoMarkup) {
-  MadeRun made;
-  made.command = "./app <script>alert(1)</script> \"a\" & 'b' \xC3\xA9 \xFF";
-  made.options = "limit=1G";
-  write_run(made, 0, 1);
-  ASSERT_EQ(pinion({"report", "logs", "--html", "page.html", "--plot", "plot.svg"}).status, 0);
-  for (const char* file : {"page.html", "plot.svg"}) {
-    const std::string text = content_of(root() / file);
-    EXPECT_EQ(text.find("<script"), std::string::npos) << file;
-    EXPECT_NE(text.find("./app &lt;script&gt;alert(1)&lt;/script&gt; &quot;a&quot; &amp; &#39;b&#39; "
-                        "\xC3\xA9 ?"),
-              std::string::npos)
-        << file;
-    EXPECT_EQ(unbalanced(text), "") << file;
-  }
-}
-
-// In the plots of memory and in those of the simulated limits.
-TEST_F(Report, AStrategyHasOneColourInAllPlots) {
-  for (const int rank : {0, 1}) write_run({}, rank, 2);
-  ASSERT_EQ(pinion({"report", "logs", "--html", "page.html"}).status, 0);
-  const std::string page = content_of(root() / "page.html");
-  static const std::regex key("<path class=\"line c([0-7])[^>]*/><text class=\"key\"[^>]*>([^<,]*)");
-  std::map<std::string, std::set<std::string>> colours;
-  for (std::sregex_iterator found(page.begin(), page.end(), key), end; found != end; ++found)
-    colours[found->str(2)].insert(found->str(1));
-  for (const char* strategy : {"helper", "leave-pinned", "oracle"})
-    EXPECT_EQ(colours[strategy].size(), 1u) << strategy << ": " << page;
-  EXPECT_NE(colours["helper"], colours["leave-pinned"]);
-}
-
-TEST_F(Report, APlotNeedsNoPython) {
-  for (const int rank : {0, 1}) write_run({}, rank, 2);
-  const std::string path = std::getenv("PATH");
-  ::setenv("PATH", "/nowhere", 1);
-  const Outcome o = pinion({"report", "logs", "--plot", "plot.svg"});
-  ::setenv("PATH", path.c_str(), 1);
-  EXPECT_EQ(o.status, 0) << o.err;
-  const std::string plot = content_of(root() / "plot.svg");
-  for (const char* part :
-       {"rank 0 on ", "rank 1 on ", "this run, mean", "leave-pinned", "oracle", "MiB registered"})
-    EXPECT_NE(plot.find(part), std::string::npos) << part;
-  expect_usage_error({"report", "logs", "--plot", "plot.pdf"}, "'plot.pdf' ends in neither .svg nor .png");
-}
-
-/// The fault of an event by the trace-event format, which ui.perfetto.dev reads; empty: none.
-std::string fault_of(const json& e) {
-  const auto is_number = [&](const char* key) { return e.contains(key) && e[key].is_number(); };
-  if (!e.contains("ph") || !e.contains("name") || !is_number("pid")) return "no phase, name or process";
-  const std::string phase = e["ph"];
-  if (phase == "M") {
-    const bool is_sorting = e["name"] == "process_sort_index" || e["name"] == "thread_sort_index";
-    const char* const argument = is_sorting                      ? "sort_index"
-                                 : e["name"] == "process_labels" ? "labels"
-                                                                 : "name";
-    if (!e.at("args").contains(argument)) return std::string("metadata without ") + argument;
-    return e["args"][argument].is_number() == is_sorting ? "" : "metadata of another type";
-  }
-  if (!is_number("ts") || e["ts"] < 0) return "no time";
-  if (phase == "X")
-    return is_number("dur") && e["dur"] >= 0 && is_number("tid") ? "" : "no duration or thread";
-  if (phase == "b" || phase == "e") return e.contains("id") && e.contains("cat") ? "" : "no id or category";
-  if (phase == "i") return e.value("s", "") == "t" && is_number("tid") ? "" : "no scope or thread";
-  if (phase != "C") return "unknown phase";
-  for (const auto& [name, value] : e.at("args").items())
-    if (!value.is_number()) return "a counter that is no number: " + name;
-  return "";
-}
-
-TEST_F(Report, ATraceHasRanksInOrderCountersAndLateTransfers) {
-  MadeRun made;
-  made.limit = 1 << 30;
-  made.turns = 3;
-  made.outcome = runlog::Outcome::wait;
-  for (const int rank : {2, 0, 1}) write_run(made, rank, 3);
-  const Outcome o = pinion({"report", "logs", "--trace", "trace.json"});
-  ASSERT_EQ(o.status, 0) << o.err;
-  std::map<int, std::string> names;
-  std::map<std::string, int> counters;
-  std::map<std::string, double> open;  // spans by category and id: their begin
-  int late = 0;
-  const json trace = json::parse(content_of(root() / "trace.json"));
-  for (const json& e : trace.at("traceEvents")) {
-    ASSERT_EQ(fault_of(e), "") << e;
-    if (e["name"] == "process_name") names[e["pid"]] = e["args"]["name"];
-    if (e["name"] == "late") ++late;
-    if (e["ph"] == "C") ++counters[e["name"]];
-    if (e["ph"] != "b" && e["ph"] != "e") continue;
-    const std::string span = e["cat"].get<std::string>() + e["id"].get<std::string>();
-    if (e["ph"] == "b") {
-      EXPECT_TRUE(open.emplace(span, e["ts"]).second) << "opened twice: " << e;
-      continue;
-    }
-    ASSERT_TRUE(open.contains(span)) << "ends unopened: " << e;
-    EXPECT_LE(open[span], e["ts"]) << e;
-    open.erase(span);
-  }
-  ASSERT_EQ(names.size(), 3u);
-  for (const auto& [process, name] : names)
-    EXPECT_EQ(name.rfind("rank " + std::to_string(process - 1) + " on ", 0), 0u) << name;
-  for (const char* counter : {"registered bytes", "leave-pinned bytes", "oracle bytes", "limit bytes"})
-    EXPECT_GT(counters[counter], 0) << counter;
-  EXPECT_TRUE(open.empty()) << open.begin()->first;
-  EXPECT_EQ(late, 3 * 3 * made.buffers);
-}
 
 TEST_F(Report, ARunThatWasOnlyMeasuredHeldNothingItself) {
   MadeRun made;
   made.only_measures();
   write_run(made, 0, 1);
-  const std::string text = pinion({"report", "logs", "--html", "page.html"}).out;
-  const std::string page = content_of(root() / "page.html");
+  const std::string text = pinion({"report", "logs"}).out;
   EXPECT_EQ(text.find("-100"), std::string::npos) << text;
-  EXPECT_EQ(page.find("-100"), std::string::npos);
-  EXPECT_EQ(page.find("this run,"), std::string::npos);
-  EXPECT_NE(page.find("helper, simulated, mean"), std::string::npos) << "its curve";
-  EXPECT_NE(page.find("simulated helper: registered at most (-75\u00a0% against leave-pinned)"),
-            std::string::npos);
   const std::string line = pinion({"report", "--all", "logs"}).out;
   EXPECT_EQ(line.find("0 B"), std::string::npos) << line;
   const json run = json::parse(pinion({"report", "--all", "--json", "logs"}).out).at(0);
   EXPECT_EQ(run.at("acts"), "measured");
   EXPECT_TRUE(run.at("registered_peak_bytes").is_null()) << run;
-}
-
-TEST_F(Report, MetricsAreInPrometheusFormat) {
-  MadeRun made;
-  made.command = "./app \"a\\b\"";
-  for (const int rank : {0, 1}) write_run(made, rank, 2);
-  ASSERT_EQ(pinion({"report", "logs", "--prometheus", "pinion.prom"}).status, 0);
-  std::istringstream lines(content_of(root() / "pinion.prom"));
-  static const std::regex sample(
-      R"re([a-z_]+\{[a-z]+="([^"\\]|\\.)*"(,[a-z]+="([^"\\]|\\.)*")*\} -?[0-9.e+-]+)re");
-  static const std::regex comment("# (HELP [a-z_]+ .+|TYPE [a-z_]+ (gauge|counter))");
-  std::set<std::string> seen;
-  for (std::string line; std::getline(lines, line);) {
-    EXPECT_TRUE(std::regex_match(line, line[0] == '#' ? comment : sample)) << line;
-    EXPECT_TRUE(seen.insert(line.substr(0, line.rfind(' '))).second || line[0] == '#') << line;
-  }
-  const std::string text = content_of(root() / "pinion.prom");
-  EXPECT_NE(text.find("pinion_transfers_total{command=\"./app \\\"a\\\\b\\\"\",host="), std::string::npos)
-      << text;
-  EXPECT_EQ(text.find("process="), std::string::npos) << "a series for each run: " << text;
-  // It is renamed into its place.
-  for (const auto& entry : fs::directory_iterator(root())) EXPECT_NE(entry.path().extension(), ".new");
 }
 
 // A limit of a node is shown once, not for each of its ranks.
@@ -330,41 +152,6 @@ TEST_F(Report, ALimitOfTheNodeIsNoProcesss) {
   const Outcome report = pinion({"report", "logs"});
   EXPECT_NE(report.out.find("512 MiB a node\n"), std::string::npos) << report.out;
   EXPECT_EQ(report.out.find("512 MiB a process"), std::string::npos) << report.out;
-  const Outcome top = pinion({"top", "logs", "--once"});
-  ASSERT_EQ(top.status, 0) << top.err;
-  EXPECT_EQ(top.out.find("1.00 GiB"), std::string::npos) << top.out;
-}
-
-TEST_F(Report, TopShowsNodesAndRanks) {
-  MadeRun made;
-  made.limit = 1 << 30;
-  for (const int rank : {1, 0}) write_run(made, rank, 2);
-  const Outcome o = pinion({"top", "logs", "--once"});
-  ASSERT_EQ(o.status, 0) << o.err;
-  EXPECT_NE(o.out.find("./app: 2 ranks on 1 node, 2.00 s, ended"), std::string::npos) << o.out;
-  EXPECT_LT(o.out.find("rank 0"), o.out.find("rank 1"));
-  EXPECT_NE(o.out.find("4.00 MiB"), std::string::npos) << o.out;
-  EXPECT_NE(o.out.find("8.00 MiB"), std::string::npos) << "the node's sum: " << o.out;
-  std::istringstream lines(o.out);
-  for (std::string line; std::getline(lines, line);) EXPECT_LE(line.size(), 100u) << line;
-
-  expect_usage_error({"top", "absent"}, "absent: No such file or directory");
-  expect_usage_error({"top", "logs", "--every", "1"}, "--every: '1' is no time");
-  const fs::path log = fs::directory_iterator(root() / "logs")->path();
-  fs::resize_file(log, fs::file_size(log) / 2);
-  expect_usage_error({"top", "logs"}, "truncated");
-}
-
-TEST_F(Report, TopShowsCopiesToAndFromGpusByTheirWays) {
-  MadeRun made;
-  made.registered_to_gpu = {100, std::uint64_t{2} << 30, 50'000'000};
-  made.plain_from_gpu = {7, std::uint64_t{1} << 30, 100'000'000};
-  for (const int rank : {0, 1}) write_run(made, rank, 2);
-  const std::string shown = pinion({"top", "logs", "--once"}).out;
-  EXPECT_NE(shown.find("direction         way  copies     bytes      speed\n"), std::string::npos) << shown;
-  EXPECT_NE(shown.find("to GPU     registered     200  4.00 GiB  42.9 GB/s\n"), std::string::npos) << shown;
-  EXPECT_NE(shown.find("from GPU        plain      14  2.00 GiB  10.7 GB/s\n"), std::string::npos) << shown;
-  EXPECT_LT(shown.find("from GPU"), shown.find("rank 0")) << "seen where there are many ranks";
 }
 
 TEST_F(Report, CountsTheGpuCopiesThatWereComparedAndThoseThatDiffered) {
@@ -377,129 +164,6 @@ TEST_F(Report, CountsTheGpuCopiesThatWereComparedAndThoseThatDiffered) {
   for (const int rank : {0, 1}) write_run(made, rank, 2);
   const std::string shown = std::regex_replace(pinion({"report", "logs"}).out, std::regex("\\s+"), " ");
   EXPECT_NE(shown.find("; of 60 verified, 2 differed"), std::string::npos) << shown;
-}
-
-TEST_F(Report, TopOfARunWithoutAGpuHasNoTableOfCopies) {
-  write_run(MadeRun{}, 0, 1);
-  EXPECT_EQ(pinion({"top", "logs", "--once"}).out.find("GPU"), std::string::npos);
-}
-
-/// `pinion top` in a terminal.
-class Terminal {
- public:
-  Terminal(const fs::path& command, const fs::path& directory, winsize size) {
-    child_ = ::forkpty(&side_, nullptr, nullptr, &size);
-    if (child_ != 0) return;
-    if (::chdir(directory.c_str()) == 0)
-      ::execl(command.c_str(), "pinion", "top", "logs", "--every", "10ms", nullptr);
-    ::_exit(98);
-  }
-  ~Terminal() {
-    ::close(side_);
-    if (child_ > 0) {
-      ::kill(child_, SIGKILL);
-      ::waitpid(child_, nullptr, 0);
-    }
-  }
-  bool is_there() const { return child_ > 0; }
-  void press(char key) { EXPECT_EQ(::write(side_, &key, 1), 1); }
-  void resize(winsize size) { ::ioctl(side_, TIOCSWINSZ, &size); }
-
-  /// Reads on until a picture, from its first line to the next picture's, fulfils `is_it`, or the command
-  /// ends.
-  template <class F>
-  bool shows(F&& is_it) {
-    const std::string clear = "\033[H\033[J";
-    char buffer[4096];
-    for (;;) {
-      const std::size_t begin = text_.find(clear), end = text_.find(clear, begin + 1);
-      if (begin != std::string::npos && end != std::string::npos) {
-        const std::string picture = text_.substr(begin + clear.size(), end - begin - clear.size());
-        text_.erase(0, end);
-        if (is_it(picture)) return true;
-        continue;
-      }
-      const ssize_t got = ::read(side_, buffer, sizeof buffer);
-      if (got <= 0) return begin != std::string::npos && is_it(text_.substr(begin + clear.size()));
-      text_.append(buffer, static_cast<std::size_t>(got));
-    }
-  }
-  int status() {
-    int status = 0;
-    ::waitpid(child_, &status, 0);
-    child_ = -1;
-    return status;
-  }
-
- private:
-  pid_t child_ = -1;
-  int side_ = -1;
-  std::string text_;
-};
-
-TEST_F(Report, TopFollowsARunAndTheSizeOfItsTerminal) {
-  MadeRun made;
-  made.command = "./app --with-so-many-words that-no-terminal-of-eighty-columns has-room-for-all";
-  runlog::LogWriter writer;
-  ASSERT_FALSE(writer.open((root() / "logs").string(), info_of(made, 0, 1), 1 << 16));
-  runlog::Counters counters{};
-  runlog::Series series;
-  series.start(kSecond);
-  counters.registered_now_bytes = 3 << 20;
-  writer.update(counters, series, 2 * kSecond);
-
-  ::setenv("NO_COLOR", "1", 1);
-  Terminal terminal(root() / "bin/pinion", root(), {40, 120, 0, 0});
-  ::unsetenv("NO_COLOR");
-  if (!terminal.is_there()) GTEST_SKIP() << "no terminal can be made here";
-  const auto contains = [](const char* what) {
-    return [what](const std::string& picture) { return picture.find(what) != std::string::npos; };
-  };
-  EXPECT_TRUE(terminal.shows(contains("running")));
-  EXPECT_TRUE(terminal.shows(contains("3.00 MiB")));
-  counters.registered_now_bytes = 5 << 20;
-  writer.update(counters, series, 3 * kSecond);
-  EXPECT_TRUE(terminal.shows(contains("5.00 MiB")));
-
-  terminal.resize({24, 80, 0, 0});
-  EXPECT_TRUE(terminal.shows([](const std::string& picture) {
-    return picture.find("running\r\n") != std::string::npos &&
-           picture.find("  budget\r\n") != std::string::npos && picture.find("peak") == std::string::npos;
-  }));
-  terminal.resize({5, 30, 0, 0});
-  EXPECT_TRUE(terminal.shows([](const std::string& picture) {
-    std::istringstream lines(picture);
-    std::size_t longest = 0, count = 0;
-    for (std::string line; std::getline(lines, line); ++count)
-      longest = std::max(longest, line.find_last_not_of("\r\n") + 1);
-    return longest <= 30 && count <= 4 && picture.find("more") != std::string::npos;
-  }));
-  writer.finish(counters, series, 4 * kSecond, 0);
-  terminal.resize({40, 120, 0, 0});
-  EXPECT_TRUE(terminal.shows(contains("ended")));
-  EXPECT_EQ(terminal.status(), 0);
-}
-
-TEST_F(Report, TopHasBarsInColoursAndEndsAtAKey) {
-  MadeRun made;
-  made.limit = 10 << 20;
-  runlog::LogWriter writer;
-  ASSERT_FALSE(writer.open((root() / "logs").string(), info_of(made, 0, 1), 1 << 16));
-  runlog::Counters counters{};
-  runlog::Series series;
-  series.start(kSecond);
-  counters.registered_now_bytes = 10 << 20;
-  writer.update(counters, series, 2 * kSecond);
-  Terminal terminal(root() / "bin/pinion", root(), {40, 120, 0, 0});
-  if (!terminal.is_there()) GTEST_SKIP() << "no terminal can be made here";
-  EXPECT_TRUE(terminal.shows([](const std::string& picture) {
-    return picture.find("[\033[31m|||||||||||\033[0m]") != std::string::npos &&
-           picture.find("\033[1mnode, rank") != std::string::npos;
-  }));
-  terminal.press('x');
-  terminal.press('q');
-  EXPECT_FALSE(terminal.shows([](const std::string&) { return false; }));
-  EXPECT_EQ(terminal.status(), 0);
 }
 
 /// Call sites as source, of libraries that the system's compilers make here.
@@ -546,11 +210,12 @@ class SourceLines : public Report {
     Counters counters{};
     counters.acquires = counters.hits = 1;
     writer.finish(counters, Series{}, 2 * kSecond, 0);
-    const json report = json::parse(pinion({"report", logs.string(), "--json", "--trace", "trace.json"}).out);
+    const json report = json::parse(pinion({"report", logs.string(), "--json", "--events", "events"}).out);
     const std::string source = report.at("call_sites").at(0).at("source");
-    for (const json& e : json::parse(content_of(root() / "trace.json")).at("traceEvents"))
-      if (e["ph"] == "b") {
-        EXPECT_EQ(e["args"]["site"], source);
+    std::istringstream events(content_of(root() / "events"));
+    for (std::string line; std::getline(events, line);)
+      if (const json event = json::parse(line); event.value("kind", "") == "lease") {
+        EXPECT_EQ(event.at("site"), source);
       }
     return source;
   }
@@ -895,9 +560,8 @@ TEST_F(EveryVerdict, AMachineThatRefusesIsTheHeadlineWithTheAmountToAskFor) {
   // The pin device's pages count for both ranks of the user.
   EXPECT_NE(headline.find("Ask for 8.00 MiB"), std::string::npos) << headline;
   EXPECT_EQ(verdict.at("advice").at(0).at("command"), "ulimit -l 8192");
-  const std::string text = pinion({"report", "refused", "--html", "page.html"}).out;
+  const std::string text = pinion({"report", "refused"}).out;
   EXPECT_EQ(text.find("-100"), std::string::npos) << text;
-  EXPECT_EQ(content_of(root() / "page.html").find("-100"), std::string::npos);
 }
 
 // A phase of sixteen buffers, then two in turns too quick to let any go: least recently used is right.

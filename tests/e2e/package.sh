@@ -59,7 +59,7 @@ for program in registration_cache lease interface; do verified "$work/outside/$p
 # The stripped command and preload.
 [ "$("$root/bin/pinion" --version)" = "pinion $(pkg-config --modversion pinion)" ] || fail "the packaged command"
 "$root/bin/pinion" run --log "$work/logs" -- "$work/outside/lease" 30 >"$work/out" 2>&1 || fail "run: $(cat "$work/out")"
-"$root/bin/pinion" report "$work/logs" --json >"$work/out" 2>&1 || fail "report: $(cat "$work/out")"
+"$root/bin/pinion" report "$work/logs" --json --prometheus "$work/metrics" >"$work/out" 2>&1 || fail "report: $(cat "$work/out")"
 grep -q '"total": 60' "$work/out" || fail "report: $(head -50 "$work/out")"
 
 [ "$failures" -eq 0 ]

@@ -37,11 +37,13 @@ struct Outcome {
 
 class Cli : public ::testing::Test {
  protected:
-  // A copy of the command in a tree of its own, with or without the preload library.
+  // A copy of the command in a tree of its own, with or without the preload library; what is not compiled is
+  // the build's.
   void SetUp() override {
     if (!fs::exists(build() / "bin/pinion")) GTEST_SKIP() << "the command is not built";
     fs::create_directories(root() / "lib");
     copy_of_build("bin/pinion");
+    fs::create_directory_symlink(build() / "share", root() / "share");
     for (const char* name : {"PINION", "PINION_CONFIG", "LD_PRELOAD", "OMPI_COMM_WORLD_RANK", "PMI_RANK",
                              "PMIX_RANK", "SLURM_PROCID", "SLURM_STEP_ID", "SLURM_EXPORT_ENV",
                              "OMPI_MCA_orte_fork_agent", "PRTE_MCA_odls_base_exec_agent", "PRTE_MCA_rtos"})

@@ -1,4 +1,4 @@
-// `pinion report`: its keys, sections, series and traces, and logs that are no good.
+// `pinion report`: its keys, sections, series and events, and logs that are no good.
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -16,6 +16,22 @@
 
 namespace pinion::command_test {
 namespace {
+
+/// The last line of each kind that `--events` writes; of a process itself, "process".
+class Events : public Cli {
+ protected:
+  std::map<std::string, json> last_of_kinds(const char* logs) {
+    EXPECT_EQ(pinion({"report", logs, "--events", "events"}).status, 0);
+    std::map<std::string, json> kinds;
+    std::ifstream lines(root() / "events");
+    for (std::string line; std::getline(lines, line);) {
+      json event = json::parse(line);
+      const std::string kind = event.value("kind", "process");
+      kinds[kind] = std::move(event);
+    }
+    return kinds;
+  }
+};
 
 TEST_F(Cli, ReportJsonHasTheKeysOfTheContract) {
   write_log(root() / "logs", 0);
@@ -123,21 +139,13 @@ TEST_F(Cli, TheSeriesCoversTheRun) {
   EXPECT_EQ(peak, report["registered_bytes"]["peak"]) << rank;
 }
 
-TEST_F(Cli, TraceIsTraceEventJson) {
+TEST_F(Events, EventsAreLinesOfJson) {
   write_log(root() / "logs", 0);
-  const Outcome o = pinion({"report", "logs", "--trace", "trace.json"});
-  ASSERT_EQ(o.status, 0) << o.err;
-  const json trace = json::parse(content_of(root() / "trace.json"));
-  std::map<std::string, int> phases;
-  for (const json& event : trace.at("traceEvents")) {
-    ++phases[event["name"] == "registered bytes" ? "registered" : event.at("ph")];
-    EXPECT_TRUE(event.contains("pid"));
-  }
-  EXPECT_EQ(phases["b"], 2);
-  EXPECT_EQ(phases["e"], 2);
-  EXPECT_EQ(phases["X"], 2);
-  EXPECT_EQ(phases["registered"], 2);
-  EXPECT_EQ(pinion({"report", "logs", "--trace", "/nowhere/trace.json"}).status, 2);
+  const std::map<std::string, json> events = last_of_kinds("logs");
+  EXPECT_EQ(events.at("process").at("counters").at("registered bytes").size(), 2u);
+  EXPECT_EQ(events.at("registration").at("name"), "deregister");
+  EXPECT_EQ(events.at("lease").at("outcome"), "hit");
+  EXPECT_EQ(pinion({"report", "logs", "--events", "/nowhere/events"}).status, 2);
 }
 
 // A pool of 16 pages from the start to the end, and a buffer of one page in five transfers.
@@ -171,7 +179,7 @@ TEST_F(Cli, ReportHasTheMemoryThatLibrariesHold) {
   EXPECT_TRUE(held("alone").is_null());
 }
 
-TEST_F(Cli, ReportHasTheDomainsOfARun) {
+TEST_F(Events, ReportHasTheDomainsOfARun) {
   using namespace runlog;
   RunInfo info;
   info.command = "./app";
@@ -207,7 +215,7 @@ TEST_F(Cli, ReportHasTheDomainsOfARun) {
   counters.acquires = counters.hits = 9;
   writer.finish(counters, Series{}, 3 * kSecond, 0);
 
-  const Outcome o = pinion({"report", "logs", "--json", "--trace", "trace.json"});
+  const Outcome o = pinion({"report", "logs", "--json"});
   ASSERT_EQ(o.status, 0) << o.err;
   const json domains = json::parse(o.out).at("domains");
   ASSERT_EQ(domains.size(), 2u);
@@ -221,15 +229,12 @@ TEST_F(Cli, ReportHasTheDomainsOfARun) {
   EXPECT_EQ(domains[1]["cost"]["register_ns_per_page"], 246);
   EXPECT_EQ(json::parse(o.out)["call_sites"][0]["acquires"], 9);
 
-  std::map<std::string, json> events;
-  const json trace = json::parse(content_of(root() / "trace.json"));
-  for (const json& event : trace["traceEvents"])
-    if (event.contains("cat") && event["ph"] != "e") events[event["cat"]] = event;
-  EXPECT_EQ(events["lease"]["args"]["uses"], 9);
-  EXPECT_EQ(events["transfer"]["args"]["protocol"], "rendezvous");
-  EXPECT_EQ(events["transfer"]["args"]["peer"], 4);
-  EXPECT_EQ(events["transfer"]["name"], "put");
-  EXPECT_EQ(events["hold"]["name"], "hold ends");
+  const std::map<std::string, json> events = last_of_kinds("logs");
+  EXPECT_EQ(events.at("lease").at("uses"), 9);
+  EXPECT_EQ(events.at("transfer").at("protocol"), "rendezvous");
+  EXPECT_EQ(events.at("transfer").at("peer"), 4);
+  EXPECT_EQ(events.at("transfer").at("name"), "put");
+  EXPECT_EQ(events.at("hold").at("name"), "hold ends");
 
   const Outcome text = pinion({"report", "logs"});
   for (const char* part : {"Domains, sums over their ranks", "1: verbs:mlx5_0", "1: registers with mlx5_0"})
@@ -269,19 +274,17 @@ TEST_F(Cli, TwoRunsAreNotAddedUp) {
   EXPECT_EQ(pinion({"report", "a", "c"}).status, 0);
 }
 
-TEST_F(Cli, WhatLacksEventsIsNotZero) {
+TEST_F(Events, WhatLacksEventsIsNotZero) {
   write_log(root() / "logs", 0, 0, 0);
   const std::string line = "4 events are missing (no space left where the log is; rank 0 on ";
-  const Outcome text = pinion({"report", "logs", "--trace", "trace.json"});
+  const Outcome text = pinion({"report", "logs"});
   ASSERT_EQ(text.status, 0) << text.err;
   EXPECT_NE(text.out.find(line), std::string::npos) << text.out;
   EXPECT_NE(text.out.find("oracle        not available"), std::string::npos) << text.out;
   EXPECT_NE(text.out.find("not available: their events are missing"), std::string::npos) << text.out;
-  const json trace = json::parse(content_of(root() / "trace.json"));
-  EXPECT_EQ(trace["otherData"]["events missing"], 4);
-  EXPECT_EQ(std::count_if(trace["traceEvents"].begin(), trace["traceEvents"].end(),
-                          [](const json& event) { return event["name"] == "registered bytes"; }),
-            2);  // from the time series
+  const json process = last_of_kinds("logs").at("process");
+  EXPECT_EQ(process.at("events_missing"), 4);
+  EXPECT_EQ(process.at("counters").at("registered bytes").size(), 2u) << "from the time series";
 
   const json j = json::parse(pinion({"report", "logs", "--json"}).out);
   for (const char* key : {"oracle_peak", "oracle_mean", "leave_pinned_peak", "leave_pinned_mean"})
@@ -302,7 +305,7 @@ TEST_F(Cli, OutputsOfAReportLeadNowhereByLinksOfOthers) {
   constexpr uid_t kAnother = 12345;
   write_log(root() / "logs", 0);
   std::ofstream(root() / "victim") << "Dear all";
-  for (const char* output : {"--trace", "--html", "--prometheus"}) {
+  for (const char* output : {"--events", "--trace", "--prometheus"}) {
     fs::remove(root() / "link");
     fs::create_symlink(root() / "victim", root() / "link");
     ASSERT_EQ(::lchown((root() / "link").c_str(), kAnother, kAnother), 0);
@@ -315,6 +318,16 @@ TEST_F(Cli, OutputsOfAReportLeadNowhereByLinksOfOthers) {
   EXPECT_EQ(pinion({"report", "logs", "--trace", "link"}).status, 0);
   EXPECT_TRUE(fs::is_symlink(root() / "link"));
   EXPECT_TRUE(json::parse(content_of(root() / "victim")).contains("traceEvents"));
+}
+
+TEST_F(Cli, AReportOfNowHasTheCountersAlone) {
+  write_log(root() / "logs", 0);
+  const json now = json::parse(pinion({"report", "logs", "--now", "--json"}).out);
+  EXPECT_EQ(now.at("acquires").at("total"), 2);
+  EXPECT_EQ(now.at("per_rank").at(0).at("registered_bytes").at("peak"), page_size());
+  EXPECT_TRUE(now.at("call_sites").is_null());
+  expect_usage_error({"report", "logs", "--now"}, "--json");
+  expect_usage_error({"report", "absent", "--now", "--json"}, "absent: No such file or directory");
 }
 
 }  // namespace
