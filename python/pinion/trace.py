@@ -1,5 +1,6 @@
 """A trace for Perfetto and chrome://tracing from the lines of `pinion report --events`: a process a rank in order of rank, its leases
 and registrations as spans, late ones marked, bytes over time as counters. Standard library alone."""
+import io
 import json
 import sys
 
@@ -40,9 +41,9 @@ def _event(event, number):
 
 def trace_events(lines, missing):
     """The objects of a trace. `missing` gets the number of events that each process's log lacks."""
-    threads, helpers = {}, {}
+    threads, helpers, decode = {}, {}, json.JSONDecoder().decode
     for number, line in enumerate(lines):
-        item = json.loads(line)
+        item = decode(line)
         if "counters" in item:
             missing.append(item["events_missing"])
             helpers[item["process"]] = item["helper_thread"]
@@ -56,9 +57,9 @@ def trace_events(lines, missing):
 
 
 def main():
-    missing, separator = [], '{"traceEvents":[\n'
-    for event in trace_events(sys.stdin.buffer, missing):
-        sys.stdout.write(separator + json.dumps(event, separators=(",", ":")))
+    missing, separator, encode = [], '{"traceEvents":[\n', json.JSONEncoder(separators=(",", ":")).encode
+    for event in trace_events(io.TextIOWrapper(sys.stdin.buffer, encoding="utf-8"), missing):
+        sys.stdout.write(separator + encode(event))
         separator = ",\n"
     print('\n],"otherData":{"events missing":%d}}' % sum(missing))
     return 0
