@@ -138,7 +138,9 @@ void by_c_api(Bench& bench) {
     cases.random("c-api-hot" + end, 1, layout, true);
     cases.random("c-api-1k" + end, 1 << 10, layout, true);
     cases.random("c-api-64k" + end, 1 << 16, layout, false);
-    if (has_memory_for_a_million())
+    if (!bench.options().full)
+      bench.note("c-api-1m" + end + " takes minutes: --full has it.");
+    else if (has_memory_for_a_million())
       cases.random("c-api-1m" + end, 1 << 20, layout, false);
     else
       bench.note("c-api-1m" + end + " was not measured: less than 4 GiB of memory are available");
@@ -189,7 +191,8 @@ void run(Bench& bench) {
   }
 }
 
-const BenchRegistration registration{"acquire", "An acquire and its release as programs make them", run};
+const BenchRegistration registration{"acquire", "An acquire and its release as programs make them", run,
+                                     kTakesFull, 3};
 
 }  // namespace
 

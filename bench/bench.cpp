@@ -32,7 +32,7 @@ struct Registered {
   const char* name;
   const char* text;
   void (*run)(Bench&);
-  unsigned takes;
+  unsigned takes, rounds;
 };
 
 // Filled by static objects of other files, so it must be a local static.
@@ -142,9 +142,9 @@ void print_json(const std::string& name, const Bench& bench, const Json& m) {
 
 }  // namespace
 
-BenchRegistration::BenchRegistration(const char* name, const char* text, void (*run)(Bench&),
-                                     unsigned takes) {
-  registered_benches().push_back({name, text, run, takes});
+BenchRegistration::BenchRegistration(const char* name, const char* text, void (*run)(Bench&), unsigned takes,
+                                     unsigned rounds) {
+  registered_benches().push_back({name, text, run, takes, rounds});
 }
 
 std::vector<std::pair<std::string, std::string>> bench_names() {
@@ -205,8 +205,8 @@ void check(const Registered& bench, const BenchOptions& options) {
       throw UsageError(fmt::format("bench {} has no {}", bench.name, option));
   };
   only(!options.device.empty(), kTakesDevice, "--device");
-  only(!options.provider.empty() || options.full || options.wire_bytes_per_second > 0, kTakesNetwork,
-       "--provider, --full or --wire");
+  only(!options.provider.empty() || options.wire_bytes_per_second > 0, kTakesNetwork, "--provider or --wire");
+  only(options.full, kTakesNetwork | kTakesFull, "--full");
   only(!options.sizes.empty(), kTakesSizes, "--size");
   only(options.pause > 0, kTakesPause, "--pause");
 }
@@ -234,6 +234,7 @@ void run(const Arguments& arguments, const std::string& names) {
   for (const Registered& bench : registered_benches()) {
     if (arguments.name != bench.name) continue;
     BenchOptions options = arguments.options;
+    if (options.rounds == 0) options.rounds = bench.rounds;
     if (!arguments.wire.empty()) options.wire_bytes_per_second = parse_wire(arguments.wire);
     options.sizes = sizes_of(arguments.sizes);
     if (!arguments.pause.empty()) options.pause = pause_of(arguments.pause);
@@ -273,7 +274,7 @@ void add_benches(CLI::App& app) {
   sub->footer(footer);
   sub->add_option("name", arguments->name, "one of: " + names)->type_name("NAME");
   sub->add_option("--rounds", arguments->options.rounds,
-                  "interleaved rounds, of which the median is taken [9]")
+                  "interleaved rounds, of which the median is taken [as many as take a minute at most]")
       ->check(CLI::Range(1, 10000))
       ->type_name("N");
   sub->add_option("--device", arguments->options.device,
@@ -290,7 +291,7 @@ void add_benches(CLI::App& app) {
       ->type_name("BANDWIDTH")
       ->excludes(provider);
   sub->add_flag("--full", arguments->options.full,
-                "bench transfers, firehose, gather: all sizes, counts and providers")
+                "bench acquire, transfers, firehose, gather: all sizes, counts and providers")
       ->disable_flag_override();
   add_list(*sub, "--size", arguments->sizes, "bench transfers, prepare, prereg: these sizes (17K,4M)");
   sub->add_option("--pause", arguments->pause,

@@ -41,7 +41,7 @@ struct BenchSubject {
 
 /// The user's arguments.
 struct BenchOptions {
-  unsigned rounds = 9;
+  unsigned rounds = 0;               ///< 0: the bench's own
   std::string device;                ///< empty: the bench chooses
   std::string provider;              ///< of libfabric; empty: the bench chooses
   bool full = false;                 ///< all that it can measure, however long it takes
@@ -90,14 +90,17 @@ enum BenchTakes : unsigned {
   kTakesDevice = 1,
   kTakesNetwork = 2,
   kTakesSizes = 4,
-  kTakesPause = 8
+  kTakesPause = 8,
+  kTakesFull = 16  ///< as those with kTakesNetwork
 };
 
 /// A power of 2^10 and its count, as cases are named: 17K, 4M, 8G.
 std::string size_name(std::size_t bytes);
 
 struct BenchRegistration {
-  BenchRegistration(const char* name, const char* text, void (*run)(Bench&), unsigned takes = kTakesNothing);
+  /// `rounds`: as many as end within a minute, nine at most.
+  BenchRegistration(const char* name, const char* text, void (*run)(Bench&), unsigned takes = kTakesNothing,
+                    unsigned rounds = 9);
 };
 
 /// Each bench and its subject, by name.

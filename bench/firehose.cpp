@@ -285,7 +285,7 @@ void run(Bench& bench) {
 }
 
 const BenchRegistration registration{"firehose", "One-sided puts by each strategy of registration", run,
-                                     kTakesNetwork};
+                                     kTakesNetwork, 3};
 
 }  // namespace
 

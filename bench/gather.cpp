@@ -254,7 +254,7 @@ void run(Bench& bench) {
 }
 
 const BenchRegistration registration{"gather", "Lists of scattered pieces: in place, packed, and planned",
-                                     run, kTakesNetwork};
+                                     run, kTakesNetwork, 3};
 
 }  // namespace
 

@@ -96,7 +96,8 @@ void run(Bench& bench) {
       "of its helper.");
 }
 
-const BenchRegistration registration{"p2p", "MPI calls of small messages, with and without Pinion", run};
+const BenchRegistration registration{"p2p", "MPI calls of small messages, with and without Pinion", run,
+                                     kTakesNothing, 3};
 
 }  // namespace
 

@@ -64,7 +64,7 @@ void run(Bench& bench) {
 }
 
 const BenchRegistration registration{
-    "placement", "The hugepage heap: registration, speed and memory beside others", run, {}};
+    "placement", "The hugepage heap: registration, speed and memory beside others", run, kTakesNothing, 1};
 
 }  // namespace
 

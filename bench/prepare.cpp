@@ -233,7 +233,7 @@ void run(Bench& bench) {
       "registration before it took.");
 }
 
-const BenchRegistration registration{"prepare", "Preparing a heap, and calls meanwhile", run, kTakesSizes};
+const BenchRegistration registration{"prepare", "Preparing a heap, and calls meanwhile", run, kTakesSizes, 3};
 
 }  // namespace
 

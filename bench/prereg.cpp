@@ -413,7 +413,7 @@ void run(Bench& bench) {
 }
 
 const BenchRegistration registration{"prereg", "Requests served by the pre-registered arena", run,
-                                     kTakesSizes};
+                                     kTakesSizes, 3};
 
 }  // namespace
 

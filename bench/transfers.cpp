@@ -160,7 +160,7 @@ void run(Bench& bench) {
 }
 
 const BenchRegistration registration{"transfers", "Large messages by each protocol and retention", run,
-                                     kTakesNetwork | kTakesSizes | kTakesPause};
+                                     kTakesNetwork | kTakesSizes | kTakesPause, 3};
 
 }  // namespace
 

@@ -207,7 +207,8 @@ TEST_F(BenchCommand, UsageErrorsAreOneLineAndStatus2) {
 }
 
 TEST_F(BenchCommand, BenchesRefuseOptionsOfOthers) {
-  expect_usage_error({"bench", "hit", "--wire", "1GB/s"}, "bench hit has no --provider, --full or --wire");
+  expect_usage_error({"bench", "hit", "--wire", "1GB/s"}, "bench hit has no --provider or --wire");
+  expect_usage_error({"bench", "hit", "--full"}, "bench hit has no --full");
   expect_usage_error({"bench", "hit", "--size", "4M"}, "bench hit has no --size");
   expect_usage_error({"bench", "transfers", "--size", "4M,5000"}, "'5000' is no size in whole KiB");
   for (const char* wire : {"1GiB/s", "1", "-1GB/s", "0MB/s", "nanGB/s"})
