@@ -155,8 +155,14 @@ bool AcquireBySteps::register_segment(ThreadContext& thread, int number, Range r
   const AcquireResult result = run(
       thread, {.pages = pages, .access = arena_.rights(), .owner = &arena_, .expected = ahead ? expected : 0},
       none);
-  arena_.finish_opening(number, pages, result.region);
-  if (result.region != nullptr) return true;
+  const bool counts = result.region != nullptr && retirement_.counted().adopt(number, *result.region);
+  if (result.region != nullptr && !counts) {  // all places are taken
+    result.region->word.doom();
+    domains_.domain(number).release(result.region);
+    retirement_.reap(thread, number);
+  }
+  arena_.finish_opening(number, pages, counts ? result.region : nullptr);
+  if (counts) return true;
   retirement_.retire_closed(thread);
   if (!segment_reported_.exchange(true))
     warn(

@@ -2,27 +2,13 @@
 
 #include <algorithm>
 #include <cstring>
-#include <new>
 
 #include "base/assert.h"
 #include "base/held_signals.h"
-#include "lease/thread_fence.h"
 #include "monitor/memory_calls.h"
 #include "placement/kernel_pages.h"
 
 namespace pinion {
-
-namespace {
-
-/// A forked child has the counts of its parent's threads, whose leases nobody returns here.
-std::unique_ptr<std::uint64_t[]> inherited_leases() {
-  if (!is_forked_child()) return nullptr;
-  auto leases = std::make_unique<std::uint64_t[]>(kCountedPlaces);
-  for (std::size_t place = 0; place < kCountedPlaces; ++place) leases[place] = leases_out_at(place);
-  return leases;
-}
-
-}  // namespace
 
 ArenaLeases::ArenaLeases(HugepageHeap& heap, Arena& arena, Access rights)
     : heap_(heap),
@@ -30,11 +16,9 @@ ArenaLeases::ArenaLeases(HugepageHeap& heap, Arena& arena, Access rights)
       begin_(arena.range().begin),
       bytes_(arena.range().bytes()),
       granule_bits_(arena.granules().bits),
-      ordered_(bytes_ == 0 || !prepare_thread_fence()),
       rights_(rights),
-      services_(bytes_ == 0 ? nullptr : std::make_unique<Service[]>(kCountedPlaces)),
-      inherited_(bytes_ == 0 ? nullptr : inherited_leases()),
-      served_before_(served_so_far()) {}
+      services_(bytes_ == 0 ? nullptr : std::make_unique<Service[]>(kMostDomains * Granules::kMost)),
+      served_before_(bytes_ == 0 ? ArenaFigures{} : served_so_far()) {}
 
 // ---- opening ----
 
@@ -67,7 +51,7 @@ void ArenaLeases::finish_opening(int domain, Range pages, Region* region) {
   if (region == nullptr) {
     ++figures_.refused;
     rest(*open, monotonic_now() + kRest);
-    open->returned = true;  // and gone: end_closed() finds it
+    open->refused = true;
     return;
   }
   ++figures_.registrations;
@@ -76,18 +60,12 @@ void ArenaLeases::finish_opening(int domain, Range pages, Region* region) {
   set_regions(*open, region);
 }
 
-template <class Visit>
-void ArenaLeases::for_each_place(const Open& open, Visit&& visit) const {
-  for (Address at = open.segment.begin; at < open.segment.end; at += std::size_t{1} << granule_bits_)
-    visit(place_of(open.domain, at));
-}
-
 void ArenaLeases::set_regions(const Open& open, Region* region) {
-  for_each_place(open, [&](std::size_t place) {
-    services_[place].region.store(region, std::memory_order_release);
-    if (region != nullptr)
-      services_[place].proof.store(region->word.load().proof(), std::memory_order_release);
-  });
+  for (Address at = open.segment.begin; at < open.segment.end; at += std::size_t{1} << granule_bits_) {
+    Service& service = service_at(open.domain, at);
+    service.region.store(region, std::memory_order_release);
+    if (region != nullptr) service.proof.store(region->word.load().proof(), std::memory_order_release);
+  }
 }
 
 // ---- closing ----
@@ -99,7 +77,9 @@ bool ArenaLeases::close_idle(std::uint64_t bytes, Duration rest) {
   std::uint64_t closed = 0;
   for (Open& open : open_) {
     if (closed >= bytes) break;
-    if (open.region.region == nullptr || is_closing(open) || leases_out(open) != 0) continue;
+    if (open.region.region == nullptr || is_closing(open)) continue;
+    const std::uint16_t at = open.region.region->shared.at.load(std::memory_order_acquire);
+    if (at == 0 || leases_out_at(at - 1u) != 0) continue;
     close(open, monotonic_now() + rest);
     ++figures_.let_go;
     closed += open.region.region->range().bytes();
@@ -118,8 +98,7 @@ void ArenaLeases::close(int domain) {
 void ArenaLeases::make_way(int domain, Range pages, Access access) {
   if (!holds(pages.begin)) [[likely]]
     return;
-  const Region* const serving =
-      services_[place_of(domain, pages.begin)].region.load(std::memory_order_acquire);
+  const Region* const serving = service_at(domain, pages.begin).region.load(std::memory_order_acquire);
   if (serving == nullptr) return;
   const bool has_rights = includes(serving->access.load(std::memory_order_relaxed), access);
   if (has_rights && !pages.contains(serving->range())) return;
@@ -134,72 +113,55 @@ void ArenaLeases::make_way(int domain, Range pages, Access access) {
 
 void ArenaLeases::close(Open& open, Time not_before) {
   open.closing = true;
-  open.region.region->word.doom();
+  // A region that a hook has doomed may be gone by now.
+  open.region.region->word.doom_only(open.region.generation);
+  set_regions(open, nullptr);
   rest(open, not_before);
 }
 
 void ArenaLeases::rest(const Open& open, Time not_before) {
-  Service& service = first_service(open.domain, open.segment);
+  Service& service = service_at(open.domain, open.segment.begin);
   service.closed.store(arena_.devices().number_at(open.segment.begin), std::memory_order_relaxed);
   service.not_before.store(not_before, std::memory_order_relaxed);
 }
 
 /// A segment of another number began there since: it may be opened at once.
 bool ArenaLeases::rests(int domain, Range segment) {
-  const Service& service = first_service(domain, segment);
+  const Service& service = service_at(domain, segment.begin);
   return monotonic_now() < service.not_before.load(std::memory_order_relaxed) &&
          service.closed.load(std::memory_order_relaxed) == arena_.devices().number_at(segment.begin);
 }
 
 bool ArenaLeases::is_closing(const Open& open) {
-  return open.closing || open.region.region->word.load().doomed() ||
+  return open.closing || !open.region.current() || open.region.region->word.load().doomed() ||
          !(arena_.devices().at(open.segment.begin) == open.segment);
 }
 
-std::uint64_t ArenaLeases::leases_out(const Open& open) const {
-  std::uint64_t sum = 0;
-  for_each_place(open, [&](std::size_t place) {
-    sum += leases_out_at(place) - (inherited_ != nullptr ? inherited_[place] : 0);
-  });
-  return sum;
-}
-
-/// Whether all leases of requests are back; the segment is doomed. The sum before the fence spares most
-/// fences.
-bool ArenaLeases::is_over(const Open& open) const {
-  return leases_out(open) == 0 && (ordered_ || (thread_fence() && leases_out(open) == 0));
-}
-
-ArenaLeases::Ended ArenaLeases::take_ended() {
-  const HeldSignals held;
-  const MutexLock lock(mutex_);
-  Ended ended;
-  return_over(ended);
-  forget_gone(ended);
-  return ended;
-}
-
-/// Finds the closed segments whose requests are over.
-void ArenaLeases::return_over(Ended& ended) {
-  for (Open& open : open_) {
-    if (open.region.region == nullptr || open.returned || !is_closing(open)) continue;
-    if (!open.closing && arena_.devices().at(open.segment.begin) == open.segment) ++figures_.doomed;
-    if (!open.closing) close(open, open.since + kRest);
-    if (!is_over(open)) continue;
-    set_regions(open, nullptr);
-    open.returned = true;
-    ended.over.push_back(open);
+void ArenaLeases::end_closed() {
+  if (opens_.load(std::memory_order_acquire) == 0) return;
+  std::vector<Range> left;
+  {
+    const HeldSignals held;
+    const MutexLock lock(mutex_);
+    for (Open& open : open_) {
+      if (open.region.region == nullptr || open.closing || !is_closing(open)) continue;
+      if (arena_.devices().at(open.segment.begin) == open.segment) ++figures_.doomed;
+      close(open, open.since + kRest);
+    }
+    left = forget_gone();
   }
+  for (const Range segment : left) arena_.devices().give_back(segment);
 }
 
-/// Forgets the segments that are deregistered.
-void ArenaLeases::forget_gone(Ended& ended) {
-  std::vector<Range> gone;
+/// Forgets the segments that are deregistered. Returns those whose memory may go.
+std::vector<Range> ArenaLeases::forget_gone() {
+  std::vector<Range> gone, left;
   // Another thread may deregister a region at this moment: each is asked once.
   std::erase_if(open_, [&gone](const Open& open) {
     const Region* const region = open.region.region;
-    const bool is_gone = open.returned && (region == nullptr || !open.region.current() ||
-                                           region->word.load().state() == RegionState::free);
+    const bool is_gone = region == nullptr
+                             ? open.refused
+                             : !open.region.current() || region->word.load().state() == RegionState::free;
     if (is_gone) gone.push_back(open.segment);
     return is_gone;
   });
@@ -207,24 +169,17 @@ void ArenaLeases::forget_gone(Ended& ended) {
   for (const Range segment : gone) {
     const bool is_open =
         std::any_of(open_.begin(), open_.end(), [&](const Open& open) { return open.segment == segment; });
-    if (!is_open && arena_.devices().unpin(segment)) ended.left.push_back(segment);
+    if (!is_open && arena_.devices().unpin(segment)) left.push_back(segment);
   }
+  return left;
 }
 
 // ---- hooks ----
 
-std::size_t ArenaLeases::touched(Range range) const {
-  if (opens_.load(std::memory_order_relaxed) == 0) [[likely]]
-    return 0;
-  const Range common{std::max(range.begin, begin_), std::min(range.end, begin_ + bytes_)};
-  return common.empty() ? 0 : common.bytes();
-}
-
 bool ArenaLeases::is_open(Range range) const {
   bool open = false;
   for (int domain = 0; domain < kMostDomains && !open && holds(range.begin); ++domain) {
-    const Region* const region =
-        services_[place_of(domain, range.begin)].region.load(std::memory_order_acquire);
+    const Region* const region = service_at(domain, range.begin).region.load(std::memory_order_acquire);
     open = region != nullptr && region->word.load().leasable() && region->range().contains(range);
   }
   return open;
@@ -293,7 +248,7 @@ ArenaFigures ArenaLeases::figures() {
   sum.segment_bytes = of_arena.most_bytes;
   sum.withheld_bytes = withheld_bytes_.load(std::memory_order_relaxed);
   sum.cleared_bytes = cleared_bytes_.load(std::memory_order_relaxed);
-  const ArenaFigures served = served_so_far();
+  const ArenaFigures served = bytes_ == 0 ? ArenaFigures{} : served_so_far();
   sum.served = served.served - served_before_.served;
   sum.served_bytes = served.served_bytes - served_before_.served_bytes;
   sum.requests = sum.served;
@@ -302,17 +257,15 @@ ArenaFigures ArenaLeases::figures() {
   return sum;
 }
 
-ArenaFigures ArenaLeases::served_so_far() const {
+ArenaFigures ArenaLeases::served_so_far() {
   ArenaFigures sum;
-  for (const ThreadContext* thread = all_threads(); thread; thread = thread->next) {
-    for (int domain = 0; domain < kMostDomains; ++domain)
-      for (std::size_t granule = 0; granule < bytes_ >> granule_bits_; ++granule) {
-        const LeaseCount& count = thread->counted().at[arena_place(domain, granule)];
-        sum.served +=
-            count.taken.load(std::memory_order_relaxed) - count.refused.load(std::memory_order_relaxed);
-        sum.served_bytes += count.bytes.load(std::memory_order_relaxed);
-      }
-  }
+  for (const ThreadContext* thread = all_threads(); thread; thread = thread->next)
+    for (std::size_t place = kSharedPlaces; place < kCountedPlaces; ++place) {
+      const LeaseCount& count = thread->counted().at[place];
+      sum.served +=
+          count.taken.load(std::memory_order_relaxed) - count.refused.load(std::memory_order_relaxed);
+      sum.served_bytes += count.bytes.load(std::memory_order_relaxed);
+    }
   return sum;
 }
 

@@ -1,18 +1,16 @@
-// Requests within the arena (placement/arena.h): served by the registration of a whole segment, before any
-// signature or record is made. A request is a range test, a subtraction, and a count of the thread's own.
+// Segments of the arena (placement/arena.h): requests in one are served by its registration, before any
+// signature or record is made. A segment is registered at its first request, as far as the heap uses it then:
+// the rest becomes a segment of its own. It is a permanent region (registry/domain.h), whose leases threads
+// count for themselves (counted_leases.h).
 //
-// Owns the run's registrations of segments, in each domain that had a request there. Each is a permanent
-// region (registry/domain.h) under one lease of this object. A segment is registered at its first request,
-// as far as the heap uses it then: the rest becomes a segment of its own.
-// It is closed when its memory changes, when the heap has given it back, or under a limit: its region is
-// doomed, so that requests go the ordinary way. When the leases of requests are back too, this object returns
-// its own, and the region goes like any doomed one. A segment is registered once a second at most; under a
-// limit, a second after it was closed.
+// Owns which segments are registered, in each domain that had a request there, and the way from an address to
+// its segment's region. A segment is closed when its memory changes, when the heap has given it back, or
+// under a limit: its region is doomed, so that requests go the ordinary way, and goes like any doomed one. A
+// segment is registered once a second at most; under a limit, a second after it was closed.
 //
-// segment_at() is lock-free, for any thread; clears() is for hooks. All else is ordinary code
-// of any thread, under one mutex; device calls, hooks and other rooms' locks stay outside of it.
-//
-// COUNTS. Each thread counts its leases by granule, in plain stores (lease_count.h).
+// segment_at() is lock-free, for any thread; meet(), withhold() and is_open() are for hooks. All else is
+// ordinary code of any thread, under one mutex; device calls, hooks and other rooms' locks stay outside of
+// it.
 #pragma once
 
 #include <atomic>
@@ -35,26 +33,23 @@ class ArenaLeases {
   /// `heap`: whose arena it is. `rights`: of the registrations of segments.
   ArenaLeases(HugepageHeap& heap, Arena& arena, Access rights);
 
+  bool exists() const { return bytes_ != 0; }
   bool holds(Address address) const { return address - begin_ < bytes_; }
-  std::size_t place_of(int domain, Address address) const {
-    return arena_place(domain, (address - begin_) >> granule_bits_);
-  }
 
   // ---- requests ----
 
-  /// The region that may serve such requests at this place, and its proof; null: none does.
-  [[gnu::always_inline]] Region* segment_at(std::size_t place, Access access, std::uint64_t& proof) const {
-    const Service& service = services_[place];
+  /// The region that may serve such a request, whose address holds(), and its proof; null: none does.
+  [[gnu::always_inline]] Region* segment_at(int domain, Address address, Access access,
+                                            std::uint64_t& proof) const {
+    const Service& service = service_at(domain, address);
     // A proof is published after its region. So the region is the proof's, or a later one that it does not
     // fit.
     proof = service.proof.load(std::memory_order_acquire);
-    Region* const region = service.region.load(std::memory_order_acquire);
     // Local access takes no look at the rights.
     if (!includes(Access::write, access) && !includes(rights_, access)) [[unlikely]]
       return nullptr;
-    return region;
+    return service.region.load(std::memory_order_acquire);
   }
-  bool is_ordered() const { return ordered_; }
 
   /// The rights of segments' registrations. With rights of peers, a key opens a whole segment to them.
   Access rights() const { return rights_; }
@@ -64,7 +59,7 @@ class ArenaLeases {
   /// The pages to register for the request: a segment, or the part that the program left whole.
   /// finish_opening() must follow. Empty: none. `ahead`: no request needs it yet.
   Range begin_opening(int domain, Range request, bool ahead);
-  /// `region` is leased for this object; null: the registration was refused.
+  /// `region` has a place of counts; null: the registration was refused.
   void finish_opening(int domain, Range pages, Region* region);
 
   // ---- closing; end_closed() must follow ----
@@ -81,15 +76,9 @@ class ArenaLeases {
   /// registered with too few rights, or for a part of the pages alone. It is opened there no more.
   void make_way(int domain, Range pages, Access access);
 
-  /// Returns the leases of closed segments whose requests are over, by return_lease(domain, RegionRef), and
-  /// lets their memory go once they are deregistered.
-  template <class ReturnLease>
-  void end_closed(ReturnLease&& return_lease) {
-    if (opens_.load(std::memory_order_acquire) == 0) return;
-    Ended ended = take_ended();
-    for (const Open& open : ended.over) return_lease(open.domain, open.region);
-    for (const Range segment : ended.left) arena_.devices().give_back(segment);
-  }
+  /// Closes the segments whose memory has changed, or that the heap has given back, and lets the memory of
+  /// those go that are deregistered.
+  void end_closed();
 
   // ---- hooks ----
 
@@ -104,9 +93,6 @@ class ArenaLeases {
   void withhold(Range range);
   /// Whether one open segment has the range.
   bool is_open(Range range) const;
-  /// Bytes of the arena in the range that may be registered.
-  std::size_t touched(Range range) const;
-
   /// Sums of the run so far, over all threads. Ordinary code.
   ArenaFigures figures();
 
@@ -115,8 +101,8 @@ class ArenaLeases {
   bool is_own(Range range) const;
 
  private:
-  struct alignas(sizeof(LeaseCount)) Service {  // found by the same offset as the count
-    std::atomic<std::uint64_t> proof{0};        ///< of the region, while it was open
+  struct Service {
+    std::atomic<std::uint64_t> proof{0};  ///< of the region, while it was open
     std::atomic<Region*> region{nullptr};
     std::atomic<std::uint64_t> closed{0};  ///< number of the segment that began here
     std::atomic<Time> not_before{0};       ///< that segment is opened again
@@ -128,41 +114,32 @@ class ArenaLeases {
     RegionRef region;  ///< null while it is being registered
     bool ahead = false;
     bool closing = false;
-    bool returned = false;  ///< this object's lease
-  };
-  struct Ended {
-    std::vector<Open> over;   ///< their leases are to be returned
-    std::vector<Range> left;  ///< segments whose memory may go
+    bool refused = false;
   };
 
-  Ended take_ended();
-  void return_over(Ended& ended) REQUIRES(mutex_);
-  void forget_gone(Ended& ended) REQUIRES(mutex_);
+  std::vector<Range> forget_gone() REQUIRES(mutex_);
   bool is_closing(const Open& open);
   bool clears(const MemoryChange& change);
   void close(Open& open, Time not_before) REQUIRES(mutex_);
   void rest(const Open& open, Time not_before) REQUIRES(mutex_);
   bool rests(int domain, Range segment);
-  std::uint64_t leases_out(const Open& open) const;
-  bool is_over(const Open& open) const;
-  template <class Visit>
-  void for_each_place(const Open& open, Visit&& visit) const;
   void set_regions(const Open& open, Region* region) REQUIRES(mutex_);
-  Service& first_service(int domain, Range segment) { return services_[place_of(domain, segment.begin)]; }
-  ArenaFigures served_so_far() const;
+  /// Of the granule at the address, in the domain.
+  Service& service_at(int domain, Address address) const {
+    return services_[static_cast<std::size_t>(domain) * Granules::kMost +
+                     ((address - begin_) >> granule_bits_)];
+  }
+  static ArenaFigures served_so_far();
 
   HugepageHeap& heap_;
   Arena& arena_;
   const Address begin_;
   const std::size_t bytes_;  ///< 0: there is no arena
   const unsigned granule_bits_;
-  const bool ordered_;                         ///< leases are counted by locked instructions
   const Access rights_;                        ///< of registrations
-  const std::unique_ptr<Service[]> services_;  ///< by place; null without an arena
-  const std::unique_ptr<std::uint64_t[]>
-      inherited_;                      ///< by place: leases that ended with the parent; or null
-  const ArenaFigures served_before_;   ///< by earlier runs of the process
-  std::atomic<std::size_t> opens_{0};  ///< the size of open_
+  const std::unique_ptr<Service[]> services_;  ///< of each granule in each domain; null without an arena
+  const ArenaFigures served_before_;           ///< by earlier runs of the process
+  std::atomic<std::size_t> opens_{0};          ///< the size of open_
   std::atomic<std::uint64_t> cleared_bytes_{0};
   std::atomic<std::uint64_t> withheld_bytes_{0};
 

@@ -112,7 +112,7 @@ void LeasePath::end_refused(ThreadContext& thread, int number, Address begin, Tr
     return;
   }
   thread.counted().at[transfer.counted_at - 1u].refuse();
-  if (!transfer.in_arena()) retirement_.end_shared(&thread);
+  if (!transfer.in_arena()) retirement_.end_places(&thread);
   transfer.counted_at = 0;
 }
 

@@ -1,10 +1,10 @@
 // The door to leases: lease() and release(), which every front calls for a transfer, and the rest that fronts
 // ask of the cache. What a request meets is decided on this page:
 //
-//   in the arena?   a segment's registration serves it (arena_leases.h), and the thread counts the lease
+//   in the arena?   a segment's registration serves it (arena_leases.h); the thread counts the lease itself
 //   hinted?         the thread's hint names its region (registry/region_leases.h); else the index does, or a
 //                   registration is made (acquire_by_steps.h)
-//   shared?         threads contend for the region: each counts its leases for itself (shared_leases.h)
+//   shared?         threads contend for the region: each counts its leases for itself (counted_leases.h)
 //   recorded?       retention learns from the use, or the log has it. Else the use is a count: no time is
 //                   taken, and no call site is looked up. So it is where the domain's HitTrail says so, where
 //                   the region is settled (retention/buffers.h), and where the thread's ring is full
@@ -266,16 +266,15 @@ class LeasePath : public LeaseRun {
 
   [[gnu::always_inline]] Quick quickly_in_segment(ThreadContext& thread, const int& domain, Range request,
                                                   Access access, Transfer& transfer) {
-    const std::size_t place = arena_.place_of(domain, request.begin);
     std::uint64_t proof = 0;
-    Region* const segment = arena_.segment_at(place, access, proof);
-    if (segment == nullptr) [[unlikely]]
+    Region* const segment = arena_.segment_at(domain, request.begin, access, proof);
+    const std::uint16_t at = segment != nullptr ? segment->shared.at.load(std::memory_order_relaxed) : 0;
+    if (at == 0) [[unlikely]]
       return Quick::other;
-    LeaseCount& count = thread.counted().at[place];
-    static_assert(kCountedPlaces < UINT16_MAX);
-    transfer.counted_at = static_cast<std::uint16_t>(1 + place);
-    if (!count.count_in(segment->word, proof, arena_.is_ordered()) || !segment->range().contains(request))
-        [[unlikely]]
+    LeaseCount& count = thread.counted().at[at - 1u];
+    transfer.counted_at = at;
+    if (!count.count_in(segment->word, proof, retirement_.counted().is_ordered()) ||
+        !segment->range().contains(request)) [[unlikely]]
       return Quick::rest;
     LeaseCount::add(count.bytes, request.bytes());
     transfer.active = true;
@@ -303,7 +302,7 @@ class LeasePath : public LeaseRun {
     Region* const region = hint.region;
     if (userfaultfd_handling()) return Quick::other;
     const bool is_learnt = is_learnt_from(domain, *region);
-    if (!is_learnt && region->shared.at.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    if (!is_learnt && is_shared(*region)) [[unlikely]]
       return Quick::counted;
     // The ring comes last, as it counts what it refuses.
     if (hits::is_sampled(thread, domain) || (is_learnt && !thread.ring.refuses())) return Quick::other;
@@ -341,10 +340,13 @@ class LeasePath : public LeaseRun {
     }
     transfer.bookkeeping = asked != 0 ? ticks_now() - asked : 0;
     if (asked != 0 && transfer.unrecorded) [[unlikely]]
-      retirement_.shared().note_hit(thread, domain, *region);
+      retirement_.counted().note_hit(thread, domain, *region);
     return true;
   }
 
+  static bool is_shared(const Region& region) {
+    return region.shared.at.load(std::memory_order_relaxed) - 1u < kSharedPlaces;
+  }
   bool is_learnt_from(int domain, const Region& region) const {
     return domains_.trail_of_hits(domain) == HitTrail::record &&
            !region.settled.load(std::memory_order_relaxed);

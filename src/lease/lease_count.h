@@ -1,6 +1,6 @@
-// The leases of one segment of the arena, in one domain, as one thread counts them: those that it takes, and
-// those that it returns, its own or another thread's. Each number has one writer and grows. Only the sums
-// over all threads have a meaning.
+// The leases at one place (counted_leases.h), as one thread counts them: those that it takes, and those that
+// it returns, its own or another thread's. Each number has one writer and grows. Only the sums over all
+// threads have a meaning.
 //
 // PROTOCOL. Taking counts first, and then looks whether the region is doomed. Closing dooms first, and then
 // sums up, between fences of all threads (thread_fence.h). So at least one of them sees the other. The fence
@@ -41,7 +41,7 @@ struct BasicLeaseCount {
     std::atomic_signal_fence(std::memory_order_seq_cst);
     return word.grants(proof);
   }
-  /// count_in() for a region whose leases are counted here while its `place` says `at` (shared_leases.h).
+  /// count_in() for a region whose leases are counted here while its `place` says `at` (counted_leases.h).
   /// Only with fences.
   template <class Word, class Place>
   bool count_in_at(const Place& place, std::uint16_t at, const Word& word, std::uint64_t proof) {

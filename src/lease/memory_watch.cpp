@@ -88,7 +88,7 @@ Answer MemoryWatch::changing(const MemoryChange& change) {
 void MemoryWatch::code_unloaded() { invalidate_call_sites(); }
 
 void MemoryWatch::doom(Range range, bool spares_arena) {
-  std::size_t doomed = spares_arena ? 0 : arena_.touched(range);
+  std::size_t doomed = 0;
   const void* const spared = spares_arena ? &arena_ : nullptr;
   domains_.for_each([&](DomainSlot& slot) { doomed += slot.domain->doom(range, spared); });
   if (doomed) doomed_bytes_.fetch_add(doomed, std::memory_order_relaxed);

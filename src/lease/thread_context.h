@@ -12,7 +12,7 @@
 #include "base/ring.h"
 #include "callsite/call_site.h"
 #include "lease/lease_count.h"
-#include "placement/arena.h"
+#include "placement/granules.h"
 #include "registry/recent_regions.h"
 #include "retention/record.h"
 #include "runlog/format.h"
@@ -66,13 +66,11 @@ struct ThreadCounters {
   Counter arena_passed;  ///< requests within the arena that went the ordinary way
 };
 
-/// Places of leases that each thread counts for itself: first those of regions that threads share
-/// (shared_leases.h), then those of the arena, a granule in a domain each (arena_leases.h).
+/// Places of leases that each thread counts for itself (counted_leases.h): first those of regions that
+/// threads share, then those of the arena's segments.
 constexpr std::size_t kSharedPlaces = 32;
-constexpr std::size_t arena_place(int domain, std::size_t granule) {
-  return kSharedPlaces + static_cast<std::size_t>(domain) * Granules::kMost + granule;
-}
-constexpr std::size_t kCountedPlaces = arena_place(kMostDomains, 0);
+constexpr std::size_t kCountedPlaces = kSharedPlaces + Granules::kMost;
+static_assert(kCountedPlaces < UINT16_MAX);
 
 /// The thread's part of those counts. Written by the thread.
 struct LeaseCounts {

@@ -30,37 +30,26 @@ void ThreadRetirement::release_after_run(Transfer& transfer) {
   if (thread == nullptr) return;
   static_cast<void>(give_back(*thread, transfer));
   transfer.counted_at = 0;
-  const auto release = [this](int number, const RegionRef& ref) {
-    domains_.table().release_after_run(number, ref);
-  };
-  arena_.end_closed(release);
-  shared_.end_closed(release);
+  arena_.end_closed();
+  counted_.end_closed(
+      [this](int number, const RegionRef& ref) { domains_.table().release_after_run(number, ref); });
 }
 
-void ThreadRetirement::end_closed() {
-  end_segments();
-  end_shared(nullptr);
-}
+void ThreadRetirement::end_closed() { end_places(nullptr); }
 
 void ThreadRetirement::look(Time now) {
-  shared_.look(now);
+  counted_.look(now);
   end_closed();
 }
 
-void ThreadRetirement::end_segments() {
-  arena_.end_closed(
-      [this](int number, const RegionRef& ref) { domains_.domain(number).release(ref.region); });
-}
-
 void ThreadRetirement::retire_closed(ThreadContext& thread) {
-  end_segments();
-  end_shared(&thread);
+  end_places(&thread);
   for (int i = 0; i < domains_.count(); ++i) reap(thread, i);
 }
 
 void ThreadRetirement::close(int number) {
   arena_.close(number);
-  shared_.close(number);
+  counted_.close(number);
   end_closed();
 }
 
@@ -68,13 +57,14 @@ bool ThreadRetirement::close_idle(ThreadContext& thread, std::uint64_t bytes, Du
   const bool unshared = unshare(thread, kAllDomains);
   if (!arena_.close_idle(bytes, rest)) return unshared;
   retire_closed(thread);
-  end_segments();  // shows the memory to children: the registrations have ended
+  arena_.end_closed();  // shows the memory to children: the registrations have ended
   return true;
 }
 
-bool ThreadRetirement::end_shared(ThreadContext* thread) {
+bool ThreadRetirement::end_places(ThreadContext* thread) {
   bool any = false;
-  shared_.end_closed([&](int number, const RegionRef& ref) {
+  arena_.end_closed();
+  counted_.end_closed([&](int number, const RegionRef& ref) {
     const auto released = domains_.domain(number).release(ref.region);
     if (thread != nullptr && released == RegionWord::Released::idle && follows_releases())
       after_release(*thread, number, ref);
@@ -84,8 +74,8 @@ bool ThreadRetirement::end_shared(ThreadContext* thread) {
 }
 
 bool ThreadRetirement::unshare(ThreadContext& thread, int number) {
-  shared_.close(number);
-  return end_shared(&thread);
+  counted_.close(number);
+  return end_places(&thread);
 }
 
 // ---- ordinary regions ----

@@ -1,8 +1,8 @@
 // Registrations that have to go. Regions that application threads let go: at a release or a registration
 // after which retention claims some, when memory has gone under a lease, before a fork, when memory or a
-// limit is needed elsewhere. And the registrations whose leases threads count for themselves (lease_count.h):
-// segments of the arena, and regions that threads share. These are closed first; once those leases are back,
-// segments are deregistered, and shared regions are ordinary ones.
+// limit is needed elsewhere. And the registrations whose leases threads count for themselves
+// (counted_leases.h): segments of the arena, and regions that threads share. These are closed first; once
+// those leases are back, segments are deregistered, and shared regions are ordinary ones.
 //
 // Owns the gate of forks, which makes regions go with their leases, and the shared regions. Ordinary code of
 // any thread; the functions call the device, and hold signals meanwhile.
@@ -11,9 +11,9 @@
 #include <cstdint>
 
 #include "lease/arena_leases.h"
+#include "lease/counted_leases.h"
 #include "lease/domain_table.h"
 #include "lease/fork_gate.h"
-#include "lease/shared_leases.h"
 #include "lease/transfer.h"
 #include "lease/use_trail.h"
 
@@ -27,10 +27,10 @@ class ThreadRetirement {
         domains_(domains),
         trail_(trail),
         arena_(arena),
-        shared_(domains, fork_gate_, !on_threads) {}
+        counted_(domains, fork_gate_, arena.exists(), !on_threads) {}
 
   ForkGate& fork_gate() { return fork_gate_; }
-  SharedLeases& shared() { return shared_; }
+  CountedLeases& counted() { return counted_; }
 
   /// The process was asked to keep nothing.
   bool stopped() const { return fork_gate_.is_closed_for_good(); }
@@ -49,8 +49,7 @@ class ThreadRetirement {
     const std::uint16_t at = transfer.counted_at;
     thread.counted().at[at - 1u].give_back();
     const Region& region = *transfer.served_by;
-    return region.word.load().doomed() ||
-           region.shared.at.load(std::memory_order_acquire) != (transfer.in_arena() ? 0 : at);
+    return region.word.load().doomed() || region.shared.at.load(std::memory_order_acquire) != at;
   }
   /// For a counted lease that outlived the run.
   void release_after_run(Transfer& transfer);
@@ -66,9 +65,9 @@ class ThreadRetirement {
   /// Closes what nobody uses at the moment: shared regions, which are ordinary ones then, and segments until
   /// they hold so many bytes, which may be opened again after `rest`. False: there is none.
   bool close_idle(ThreadContext& thread, std::uint64_t bytes, Duration rest);
-  /// Returns the leases of shared regions that were closed. False: there was none whose leases are back.
-  /// `thread`: null for the helper, in a passage of the gate.
-  bool end_shared(ThreadContext* thread);
+  /// Returns the leases of places that were closed. False: there was none whose leases are back. `thread`:
+  /// null for the helper, in a passage of the gate.
+  bool end_places(ThreadContext* thread);
   /// Closes the regions that threads share, so that unused ones are idle. False: none became ordinary.
   bool unshare(ThreadContext& thread, int domain);
 
@@ -92,7 +91,6 @@ class ThreadRetirement {
   void note(ThreadContext& thread, int domain, const DeviceCall& call);
 
  private:
-  void end_segments();
   /// Claims regions of all domains, so that so many bytes and one region more are within the limits, and lets
   /// them go. False: there are none.
   bool retire_for(ThreadContext& thread, std::uint64_t bytes);
@@ -102,7 +100,7 @@ class ThreadRetirement {
   KnownDomains& domains_;
   UseTrail& trail_;
   ArenaLeases& arena_;
-  SharedLeases shared_;
+  CountedLeases counted_;
 };
 
 }  // namespace pinion

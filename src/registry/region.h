@@ -23,7 +23,7 @@ struct RegionPlace {
   bool trimmed = false;  ///< claimed by Domain::begin_trim(), until it is retired
 };
 
-/// How several threads use a region (lease/shared_leases.h).
+/// How several threads use a region (lease/counted_leases.h).
 struct Sharing {
   std::atomic<std::uint16_t> at{0};  ///< the place where each thread counts its leases; 0: the word counts
   // Of hits that are looked at: the last one's thread, by the end of its number, and how many in a row came

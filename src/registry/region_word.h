@@ -172,6 +172,15 @@ class BasicRegionWord {
   /// Returns the value before.
   Value doom() { return {word_.fetch_or(kDoomed, std::memory_order_seq_cst)}; }
 
+  /// doom() for a caller without a lease: a later region in the slot is left alone.
+  void doom_only(std::uint32_t generation) {
+    Value v = load();
+    do {
+      if (v.generation() != generation || !v.registered()) return;
+    } while (!word_.compare_exchange_weak(v.bits, v.bits | kDoomed, std::memory_order_seq_cst,
+                                          std::memory_order_acquire));
+  }
+
   /// True for the one caller that may put the region on the reap list in this generation.
   bool claim_reaping() {
     Value v = load();

@@ -241,6 +241,26 @@ TEST(RegionWordSchedule, AProofIsOfOneGeneration) {
   EXPECT_GT(explored.schedules, 500u);
 }
 
+// A segment's owner may come late: a hook has doomed the region, and its slot holds another one by now.
+TEST(RegionWordSchedule, ALateDoomLeavesALaterRegionAlone) {
+  const auto explored = Scheduler::explore({.preemptions = 3}, [] {
+    auto slot = std::make_shared<Slot>(0);
+    const std::uint32_t generation = slot->word.load().generation();
+    return test::Scenario{{[=] { slot->word.doom_only(generation); },
+                           [slot] {
+                             slot->doom();
+                             if (slot->retire()) slot->recycle(0);
+                           },
+                           [slot] { slot->use(); }},
+                          [slot, generation] {
+                            const auto value = slot->word.load();
+                            EXPECT_EQ(value.leases(), 0u);
+                            EXPECT_EQ(value.doomed(), value.generation() == generation);
+                          }};
+  });
+  EXPECT_GT(explored.schedules, 100u);
+}
+
 TEST(RegionWordSchedule, HoldsKeepARegionAsLeasesDo) {
   const auto explored = Scheduler::explore({.preemptions = 3}, [] {
     auto slot = std::make_shared<Slot>(0);

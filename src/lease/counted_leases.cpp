@@ -1,5 +1,7 @@
-#include "lease/shared_leases.h"
+#include "lease/counted_leases.h"
 
+#include <algorithm>
+#include <new>
 #include <utility>
 
 #include "base/held_signals.h"
@@ -26,22 +28,25 @@ std::uint64_t uses_at(std::size_t place) {
 
 }  // namespace
 
-SharedLeases::SharedLeases(KnownDomains& domains, const ForkGate& fork_gate, bool allowed)
-    : domains_(domains), fork_gate_(fork_gate), allowed_(allowed && prepare_thread_fence()) {}
+CountedLeases::CountedLeases(KnownDomains& domains, const ForkGate& fork_gate, bool has_arena, bool shares)
+    : domains_(domains),
+      fork_gate_(fork_gate),
+      ordered_(!(has_arena || shares) || !prepare_thread_fence()),
+      shares_(shares && !ordered_) {}
 
 // ---- opening ----
 
-void SharedLeases::note_allowed_hit(ThreadContext& thread, int domain, Region& region) {
+void CountedLeases::note_shareable_hit(ThreadContext& thread, int domain, Region& region) {
   const auto me = static_cast<std::uint8_t>(thread.index + 1u);
   const bool changed = region.shared.seen_thread.load(std::memory_order_relaxed) != me;
   const unsigned changes = changed ? region.shared.thread_changes.load(std::memory_order_relaxed) + 1u : 0;
   region.shared.seen_thread.store(me, std::memory_order_relaxed);
   region.shared.thread_changes.store(static_cast<std::uint8_t>(changes % kContended),
                                      std::memory_order_relaxed);
-  if (changes == kContended && may_share(domain, region)) open(domain, region);
+  if (changes == kContended && may_share(domain, region)) share(domain, region);
 }
 
-bool SharedLeases::may_share(int number, const Region& region) const {
+bool CountedLeases::may_share(int number, const Region& region) const {
   const Domain& domain = domains_.domain(number);
   if (domain.pressed() || domain.registers_bytes() || fork_gate_.is_closed()) return false;
   if (domains_.table().budget().memory_is_short()) return false;
@@ -56,37 +61,57 @@ bool SharedLeases::may_share(int number, const Region& region) const {
   return false;
 }
 
-void SharedLeases::open(int domain, Region& region) {
-  const HeldSignals held;
-  const MutexLock lock(mutex_);
-  if (region.shared.at.load(std::memory_order_relaxed) != 0 || region.word.load().permanent()) return;
-  for (std::size_t place = 0; place < kSharedPlaces; ++place) {
+bool CountedLeases::open(std::size_t begin, std::size_t end, int domain, Region& region) {
+  for (std::size_t place = begin; place < end; ++place) {
+    if (places_.size() <= place) {
+      try {
+        places_.resize(place + 1);
+      } catch (const std::bad_alloc&) {
+        return false;
+      }
+    }
     // A lease that outlived its run, or came into a forked child, keeps its place from being used.
     if (places_[place].region.region != nullptr || leases_out_at(place) != 0) continue;
-    const Access access = region.access.load(std::memory_order_relaxed);
-    if (domains_.domain(domain).lease(&region, region.range(), access) == nullptr) return;
     places_[place] = {.region = {&region, region.generation()},
                       .domain = domain,
                       .uses = uses_at(place),
                       .used = monotonic_now()};
     opens_.fetch_add(1, std::memory_order_release);
     region.shared.at.store(static_cast<std::uint16_t>(place + 1), std::memory_order_release);
-    return;
+    return true;
   }
+  return false;
+}
+
+void CountedLeases::share(int number, Region& region) {
+  const HeldSignals held;
+  const MutexLock lock(mutex_);
+  if (region.shared.at.load(std::memory_order_relaxed) != 0 || region.word.load().permanent()) return;
+  Domain& domain = domains_.domain(number);
+  const Access access = region.access.load(std::memory_order_relaxed);
+  if (domain.lease(&region, region.range(), access) == nullptr) return;
+  if (!open(0, kSharedPlaces, number, region)) domain.release(&region);
+}
+
+bool CountedLeases::adopt(int domain, Region& segment) {
+  const HeldSignals held;
+  const MutexLock lock(mutex_);
+  return segment.shared.at.load(std::memory_order_relaxed) == 0 &&
+         open(kSharedPlaces, kCountedPlaces, domain, segment);
 }
 
 // ---- closing ----
 
-void SharedLeases::close(Open& open) {
+void CountedLeases::close(Open& open) {
   open.closing = true;
   open.region.region->shared.at.store(0, std::memory_order_seq_cst);
 }
 
-void SharedLeases::look(Time now) {
+void CountedLeases::look(Time now) {
   if (opens_.load(std::memory_order_acquire) == 0) return;
   const HeldSignals held;
   const MutexLock lock(mutex_);
-  for (std::size_t place = 0; place < kSharedPlaces; ++place) {
+  for (std::size_t place = 0; place < std::min(kSharedPlaces, places_.size()); ++place) {
     Open& open = places_[place];
     Region* const region = open.region.region;
     if (region == nullptr || open.closing) continue;
@@ -99,31 +124,33 @@ void SharedLeases::look(Time now) {
   }
 }
 
-void SharedLeases::close(int domain) {
+void CountedLeases::close(int domain) {
   if (opens_.load(std::memory_order_acquire) == 0) return;
   const HeldSignals held;
   const MutexLock lock(mutex_);
-  for (Open& open : places_)
+  for (std::size_t place = 0; place < std::min(kSharedPlaces, places_.size()); ++place) {
+    Open& open = places_[place];
     if (open.region.region != nullptr && !open.closing && (domain == kAllDomains || open.domain == domain))
       close(open);
+  }
 }
 
-std::size_t SharedLeases::take_over(std::array<Open, kSharedPlaces>& over) {
+bool CountedLeases::take_over(Open& over) {
   const HeldSignals held;
   const MutexLock lock(mutex_);
-  std::size_t count = 0;
-  for (std::size_t place = 0; place < kSharedPlaces; ++place) {
+  for (std::size_t place = 0; place < places_.size(); ++place) {
     Open& open = places_[place];
     if (open.region.region == nullptr) continue;
     if (!open.closing && open.region.region->word.load().doomed()) close(open);
     if (!open.closing) continue;
-    if (!open.fenced) open.fenced = thread_fence();
+    if (!open.fenced) open.fenced = ordered_ || thread_fence();
     if (!open.fenced || leases_out_at(place) != 0) continue;
     open.region.region->count_uses(static_cast<std::uint32_t>(uses_at(place) - open.uses));
-    over[count++] = std::exchange(open, {});
+    over = std::exchange(open, {});
     opens_.fetch_sub(1, std::memory_order_release);
+    return true;
   }
-  return count;
+  return false;
 }
 
 }  // namespace pinion
