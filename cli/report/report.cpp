@@ -36,7 +36,7 @@ struct Arguments {
 
 using Write = std::function<void(std::FILE*)>;
 
-/// What a part in Python makes of its input.
+/// Keeps what a part in Python makes of its input.
 void save(const std::string& path, const CommandLine& part, const Write& write) {
   write_file(path, [&](std::FILE* file) { PythonChild(part, ::fileno(file)).finish(write); });
 }

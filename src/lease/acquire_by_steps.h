@@ -49,7 +49,7 @@ class AcquireBySteps {
   /// that this thread knows, if true.
   bool register_segment(ThreadContext& thread, int domain, Range request, Duration expected);
 
-  /// As LeaseRun states.
+  /// LeaseRun states what it does.
   Error hold(ThreadContext& thread, int domain, Range pages, Access access, PeerHold& hold);
   void end_hold(ThreadContext& thread, const PeerHold& hold);
 

@@ -83,7 +83,7 @@ class ThreadRetirement {
   void let_go_in(ThreadContext& thread, int domain, Range range);
   /// Lets idle regions go, in all domains.
   void let_idle_go(ThreadContext& thread);
-  /// As LeaseRun states.
+  /// LeaseRun states what it does.
   bool make_room(ThreadContext& thread);
   void begin_own(ThreadContext& thread, std::uint64_t bytes);
   void end_own(std::uint64_t bytes);
