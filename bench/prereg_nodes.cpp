@@ -2,6 +2,7 @@
 
 #include "cli/command.h"
 #include "device/model/cost_model.h"
+#include "papers/patterns/pattern.h"
 #include "placement/arena.h"
 #include "simulate/simulation.h"
 

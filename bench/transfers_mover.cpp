@@ -6,7 +6,7 @@
 
 #include "base/clock.h"
 #include "bench/api.h"
-#include "bench/messages/large_messages.h"
+#include "papers/messages/large_messages.h"
 #include "transfer/endpoint/remote_memory.h"
 
 namespace pinion::cli {

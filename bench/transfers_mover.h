@@ -1,5 +1,5 @@
 // Movers carry messages from one process of `pinion bench transfers` to the other: by a protocol of
-// bench/messages/large_messages.h, or by plain puts into memory that is registered already (the limit).
+// papers/messages/large_messages.h, or by plain puts into memory that is registered already (the limit).
 //
 // One thread calls; the endpoint's own thread runs handlers beside it. Errors are thrown as Failure.
 #pragma once

@@ -22,13 +22,13 @@
 #include "base/range.h"
 #include "bench/api.h"
 #include "bench/bench.h"
-#include "bench/messages/large_messages.h"
 #include "bench/transfers_mover.h"
 #include "bench/wire.h"
 #include "cli/command.h"
 #include "cli/run/log_directory.h"
 #include "cli/system_files.h"
 #include "cli/text.h"
+#include "papers/messages/large_messages.h"
 
 namespace pinion::cli {
 

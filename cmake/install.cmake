@@ -37,7 +37,7 @@ if(TARGET pinion-preload)
 endif()
 
 # The users' pages. A link to what stays with the sources, such as docs/internals, becomes its text.
-set(stays "(\\.\\./)?(CHANGELOG|CONTRIBUTING|SECURITY)\\.md|\\.\\./(bench|examples)/[^)]*|(docs/)?(internals/|architecture\\.md)[^)]*")
+set(stays "(\\.\\./)?(CHANGELOG|CONTRIBUTING|SECURITY)\\.md|\\.\\./(bench|papers|examples)/[^)]*|(docs/)?(internals/|architecture\\.md)[^)]*")
 file(GLOB pages CONFIGURE_DEPENDS RELATIVE ${PROJECT_SOURCE_DIR} ${PROJECT_SOURCE_DIR}/docs/*.md)
 list(REMOVE_ITEM pages docs/architecture.md)
 foreach(page README.md ${pages})

@@ -20,7 +20,7 @@ import sys
 root = pathlib.Path(sys.argv[1] if len(sys.argv) > 1 else pathlib.Path(__file__).parent.parent).resolve()
 faults = []
 
-TOP = "src|tests|cli|bench|include|cmake|examples|softroce|scripts|docs|packaging|python"
+TOP = "src|tests|cli|bench|papers|include|cmake|examples|softroce|scripts|docs|packaging|python"
 SOURCES = {".h", ".hpp", ".c", ".cpp", ".S", ".py", ".sh", ".bash", ".cmake", ".table"}
 MOST_WORDS, MOST_WORDS_OF_EVIDENCE, MOST_INTERNALS, MOST_USERS = 1500, 2500, 14, 22
 REFERENCES = {"api.md", "commands.md", "mpi-functions.md", "options.md", "paper-figures.md"}

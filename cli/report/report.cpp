@@ -131,8 +131,8 @@ void report(const Arguments& arguments) {
   json["verdict"] = to_json(judgement.verdict);
   for (std::size_t i = 0; i < json["call_sites"].size(); ++i)
     json["call_sites"][i]["source"] = site_text(result.call_sites[i]);
-  json["hugepages"] = to_json(hugepages);
-  json["arena"] = to_json(arena);
+  json["hugepages"] = cli::to_json(hugepages);
+  json["arena"] = cli::to_json(arena);
   if (!arguments.prometheus.empty()) save(arguments.prometheus, parts.metrics, written(json));
   if (!arguments.plot.empty())
     save(arguments.plot, parts.plot, written(page_json(result, json, {simulated, nullptr, held}, site_text)));

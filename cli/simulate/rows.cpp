@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <ctime>
 #include <optional>
 
 #include "cli/simulate/strategies.h"
@@ -10,36 +11,60 @@
 
 namespace pinion::cli {
 
-namespace {
-
 using simulate::Settings;
 using simulate::Workload;
 
 bool always(RetentionKind) { return true; }
 bool where_predicted(RetentionKind kind) { return traits_of(kind).predicts; }
 bool where_acting(RetentionKind kind) { return traits_of(kind).acts; }
-bool where_lru(RetentionKind kind) { return kind == RetentionKind::lru; }
 
-const std::vector<Dimension> kDimensions = {
-    {"noise", &RowValues::noises, always, "noise"},
-    {"nic", &RowValues::nics, always, nullptr},
-    {"limit", &RowValues::limits, always, "limit"},
-    {"node-limit", &RowValues::node_limits, always, "node limit"},
-    {"retention", &RowValues::retentions, always, nullptr},
-    {"predictor", &RowValues::predictors, where_predicted, nullptr},
-    {"window", &RowValues::windows, where_predicted, "window"},
-    {"lru-size", &RowValues::lru_sizes, where_lru, "size"},
-    {"time-budget", &RowValues::budgets, where_acting, "budget"},
-    {"minimum-gain", &RowValues::minimum_gains, where_acting, "minimum gain"},
-    {"hugepages", &RowValues::hugepages, always, "hugepages"},
-    {"poll", &RowValues::polls, where_acting, "poll"},
-};
+std::vector<Dimension> log_dimensions() {
+  const auto where_lru = [](RetentionKind kind) { return kind == RetentionKind::lru; };
+  return {
+      {"nic",
+       "cost models of registration: connectx, myrinet, none, or a file [recorded; connectx]",
+       {""},
+       always,
+       nullptr},
+      {"limit", "upper bound on bytes registered in one process; 0: no limit [0]", {"0"}, always, "limit"},
+      {"node-limit",
+       "upper bound on bytes registered in all processes of a node, shared by need; 0: no limit [0]",
+       {"0"},
+       always,
+       "node limit"},
+      {"retention",
+       "observe, on-demand, leave-pinned, lru, helper, with commas [on-demand,leave-pinned,helper]",
+       {"on-demand", "leave-pinned", "helper"},
+       always,
+       nullptr},
+      {"predictor",
+       "predictors by name (`pinion info options --all`); also oracle, schedule",
+       {Options{}.predictor},
+       where_predicted,
+       nullptr},
+      {"lru-size", "bytes that retention lru keeps registered [64M]", {"64M"}, where_lru, "size"},
+      {"time-budget",
+       "upper bound on run time lost to retention helper, as shares, or off [1%]",
+       {format_share(Options().time_budget)},
+       where_acting,
+       "budget"},
+      {"minimum-gain",
+       "bytes in use before retention helper lets any go, unless memory is short: sizes, or auto as in a run "
+       "[0]",
+       {"0"},
+       where_acting,
+       "minimum gain"},
+      {"hugepages",
+       "hugepages as in a run, 550 us each that retention helper makes: auto, heap, off [off]",
+       {"off"},
+       always,
+       "hugepages"},
+  };
+}
 
-RetentionKind retention_of(const Choice& choice) {
-  Options options;
-  if (const auto chosen = choice.find("retention"); chosen != choice.end())
-    check(set_option(options, "retention", chosen->second));
-  return options.retention;
+Dimension& SimulateArguments::dimension(const std::string& option) {
+  return *std::find_if(dimensions.begin(), dimensions.end(),
+                       [&](const Dimension& of) { return of.option == option; });
 }
 
 Duration duration_of(const char* option, const std::string& text) {
@@ -48,63 +73,27 @@ Duration duration_of(const char* option, const std::string& text) {
   return *duration;
 }
 
-/// 10^9 a second.
-double rate_of(const char* option, double rate) {
-  if (!(rate >= 1e-3 && rate <= 1e6))  // no number is neither
-    throw UsageError(fmt::format("{}: {} is not from 0.001 to 1000000", option, rate));
-  return rate * 1e9;
-}
-
-simulate::Machine machine_of(const SimulateArguments& arguments) {
-  simulate::Machine machine;
-  machine.flops = rate_of("--gflops", arguments.machine.gflops);
-  machine.network_bytes_per_second = rate_of("--bandwidth", arguments.machine.bandwidth);
-  return machine;
-}
-
-}  // namespace
-
-std::vector<Workload> workloads_of(const SimulateArguments& arguments) {
-  std::vector<Workload> workloads;
-  for (const std::string& text : arguments.patterns) {
-    simulate::Pattern pattern;
-    check(simulate::find_pattern(text, pattern));
-    if (arguments.machine.ranks)
-      throw UsageError("--ranks is for logs; a pattern's stand in its name: NAME:CLASS:RANKS");
-    if (!arguments.machine.skew.empty())
-      throw UsageError("--skew is for logs; the ranks of a pattern begin together");
-    simulate::Placement placement, apart;
-    check(simulate::Placement::make(pattern.ranks, std::max(1, arguments.machine.ppn),
-                                    arguments.machine.placement, placement));
-    check(simulate::Placement::make(pattern.ranks, 1, "packed", apart));
-    workloads.push_back(simulate::pattern_workload(pattern, arguments.iterations,
-                                                   arguments.machine.intranode ? std::move(apart) : placement,
-                                                   machine_of(arguments)));
-    workloads.back().placement = std::move(placement);
-  }
-  if (!arguments.logs.empty()) {
-    if (arguments.iterations)
-      throw UsageError("--iterations is for patterns; a log has as many as were recorded");
-    std::vector<runlog::Log> logs;
-    check(runlog::read_logs(arguments.logs, logs));
-    simulate::Tiling tiling;
-    tiling.ranks = arguments.machine.ranks;
-    tiling.ppn = arguments.machine.ppn;
-    tiling.placement = arguments.machine.placement;
-    if (!arguments.machine.skew.empty()) tiling.skew = duration_of("--skew", arguments.machine.skew);
-    if (!tiling.ppn && tiling.placement != "packed")
-      throw UsageError(
-          "--placement of a log's ranks needs --ppn; without it, they run where they were recorded");
-    const std::string command = logs.front().header.command;
-    check(simulate::log_workload(std::move(logs), tiling, workloads.emplace_back()));
-    workloads.back().command = command;
-    workloads.back().log = fmt::format("{}", fmt::join(arguments.logs, " "));
-  }
-  if (workloads.empty()) throw UsageError("nothing to simulate: give logs, or --pattern NAME:CLASS:RANKS");
-  return workloads;
+Workload log_workload_of(const SimulateArguments& arguments, simulate::Tiling tiling) {
+  std::vector<runlog::Log> logs;
+  check(runlog::read_logs(arguments.logs, logs));
+  tiling.ranks = arguments.ranks;
+  tiling.ppn = arguments.ppn;
+  Workload workload;
+  const std::string command = logs.front().header.command;
+  check(simulate::log_workload(std::move(logs), tiling, workload));
+  workload.command = command;
+  workload.log = fmt::format("{}", fmt::join(arguments.logs, " "));
+  return workload;
 }
 
 namespace {
+
+RetentionKind retention_of(const Choice& choice) {
+  Options options;
+  if (const auto chosen = choice.find("retention"); chosen != choice.end())
+    check(set_option(options, "retention", chosen->second));
+  return options.retention;
+}
 
 /// Whether there are calls to learn their cost from: those of a run that was only measured are not.
 bool has_recorded_nic(const Workload& workload) {
@@ -122,58 +111,77 @@ std::optional<CostModel> nic_of(const std::string& nic, const Workload& workload
 
 SimulateRow row_of(const SimulateArguments& arguments, const Workload& workload, const Choice& choice) {
   Options options;
-  const bool polls_always = parse_duration(choice.at("poll")) == Duration{0};  // as no run can
+  const RowExtension* const more = arguments.extension;
   for (const auto& [option, value] : choice)
-    if (option != "noise" && option != "nic" && option != "predictor" && !(option == "poll" && polls_always))
+    if (option != "nic" && option != "predictor" && !(more && more->has(option)))
       check(set_option(options, option, value));
-  check(set_option(options, "period-window", arguments.period_window));
-  check(set_option(options, "policy", arguments.machine.policy));
-  check(set_option(options, "policy-every", arguments.machine.policy_every));
+  if (more) more->set(options, choice);
   (void)set_option(options, "predictor", choice.at("predictor"));  // some are for simulations alone
   const int ranks_of_node = std::max(1, workload.placement.ranks() / std::max(1, workload.placement.nodes()));
   const ProcessMemory memory =
       process_memory(workload.limit_bytes, recorded_options(workload.options), ranks_of_node);
-  SimulateRow row{&workload, options, simulated(options, memory),      choice,
-                  {},        0,       arguments.values.nics.size() > 1};
+  SimulateRow row{&workload, options, simulated(options, memory), choice, &arguments.dimensions, {},
+                  0,         false};
   Settings& settings = row.settings;
   settings.predictor = row.value("predictor");
-  if (polls_always) settings.poll = 0;
   if (!simulate::is_predictor(settings.predictor)) {
     Options ignored;
     Error error = set_option(ignored, "predictor", settings.predictor);
     throw UsageError(fmt::format("{}, oracle, schedule", error.message));
   }
   settings.nic = nic_of(row.value("nic"), workload);
-  settings.cores = arguments.machine.cores ? arguments.machine.cores : workload.cores;
-  settings.time_slices.slice = duration_of("--time-slice", arguments.machine.time_slice);
-  if (!arguments.machine.wake_latency.empty())
-    settings.wake_latency = duration_of("--wake-latency", arguments.machine.wake_latency);
-  settings.seed = arguments.seed;
-  check(simulate::NoiseModel::parse(row.value("noise"), settings.noise));
+  settings.cores = arguments.cores ? arguments.cores : workload.cores;
+  if (more) more->set(settings, choice);
   return row;
 }
 
-/// A row for each combination of the values from `dimension` on.
+/// A row for each combination of the values from dimension `at` on.
 void add_rows(std::vector<SimulateRow>& rows, const SimulateArguments& arguments, const Workload& workload,
               Choice choice, std::size_t at) {
-  if (at == kDimensions.size()) {
+  if (at == arguments.dimensions.size()) {
     rows.push_back(row_of(arguments, workload, choice));
     return;
   }
-  const Dimension& dimension = kDimensions[at];
-  for (const std::string& value : arguments.values.*dimension.values) {
+  const Dimension& dimension = arguments.dimensions[at];
+  for (const std::string& value : dimension.values) {
     choice[dimension.option] = value;
     add_rows(rows, arguments, workload, choice, at + 1);
     if (!dimension.matters(retention_of(choice))) break;
   }
 }
 
+/// What computations are disturbed by.
+std::string noise_of(const SimulateRow& row) {
+  const auto given = row.choice.find("noise");
+  return given == row.choice.end() ? "none" : given->second;
+}
+
 }  // namespace
 
-const std::vector<Dimension>& dimensions() { return kDimensions; }
-
 void add_rows(std::vector<SimulateRow>& rows, const SimulateArguments& arguments, const Workload& workload) {
+  const std::size_t first = rows.size();
   add_rows(rows, arguments, workload, {}, 0);
+  const auto nics = std::find_if(arguments.dimensions.begin(), arguments.dimensions.end(),
+                                 [](const Dimension& of) { return of.option == "nic"; });
+  for (std::size_t i = first; i < rows.size(); ++i) rows[i].names_nic = nics->values.size() > 1;
+}
+
+void simulate_row(SimulateRow& row) {
+  const std::clock_t begin = std::clock();
+  row.result = simulate::simulate(*row.workload, row.settings);
+  row.cpu_seconds = static_cast<double>(std::clock() - begin) / CLOCKS_PER_SEC;
+}
+
+void bound_oracles(std::vector<SimulateRow>& rows) {
+  for (const SimulateRow& on_demand : rows) {
+    if (on_demand.settings.retention != RetentionKind::on_demand || on_demand.settings.limit != 0 ||
+        on_demand.settings.node_limit != 0)
+      continue;
+    for (SimulateRow& row : rows)
+      if (row.workload == on_demand.workload && noise_of(row) == noise_of(on_demand) &&
+          row.nic() == on_demand.nic())
+        bound_oracle(row.result.registered, on_demand.result);
+  }
 }
 
 }  // namespace pinion::cli

@@ -1,5 +1,5 @@
-// The rows of `pinion simulate`: the options that make them, what each row runs, and its result.
-// Single-threaded.
+// The rows of a simulation: the options that make them, what each row runs, and its result. `pinion simulate`
+// makes them of logs; papers/ adds patterns, and options of its own. Single-threaded.
 #pragma once
 
 #include <map>
@@ -8,66 +8,63 @@
 
 #include "cli/command.h"
 #include "cli/report/report_json.h"
+#include "cli/report/verdict.h"
 #include "lease/engine_options.h"
 #include "retention/retention_options.h"
 #include "simulate/simulation.h"
 
 namespace pinion::cli {
 
-/// The options that take a list.
-struct RowValues {
-  std::vector<std::string> retentions{"on-demand", "leave-pinned", "helper"};
-  std::vector<std::string> predictors{Options{}.predictor};
-  std::vector<std::string> limits{"0"}, node_limits{"0"};
-  std::vector<std::string> noises{"none"};
-  std::vector<std::string> budgets{format_share(Options().time_budget)};
-  std::vector<std::string> minimum_gains{"0"}, hugepages{"off"}, polls{"1ms"};
-  std::vector<std::string> windows{"2"}, lru_sizes{"64M"}, nics{""};  ///< no NIC: the recorded one
+/// An option that takes a list: a row for each combination of values.
+struct Dimension {
+  std::string option, text;
+  std::vector<std::string> values;  ///< at first the default
+  /// Under other strategies the first value stands for all.
+  bool (*matters)(RetentionKind);
+  const char* label;  ///< in tables; null: it has a form of its own
+  std::string standard = values.front();
 };
+bool always(RetentionKind kind);
+bool where_predicted(RetentionKind kind);
+bool where_acting(RetentionKind kind);
+/// Those of `pinion simulate`, in the order in which rows change.
+std::vector<Dimension> log_dimensions();
 
-/// The options of ranks, nodes and cores.
-struct MachineArguments {
-  std::string wake_latency, skew, placement = "packed";
-  std::string policy = "sleeping", policy_every = "100", time_slice = "4ms";
-  int ranks = 0, ppn = 0, cores = 0;
-  double gflops = 1, bandwidth = 1.5;
-  bool intranode = false;
+/// The values of a row, by option.
+using Choice = std::map<std::string, std::string>;
+
+/// Sets what options of its own mean to a row.
+class RowExtension {
+ public:
+  virtual ~RowExtension() = default;
+  /// Returns whether the option is its own. The others are those of a run.
+  virtual bool has(const std::string& option) const = 0;
+  virtual void set(Options& options, const Choice& choice) const = 0;
+  virtual void set(simulate::Settings& settings, const Choice& choice) const = 0;
 };
 
 /// The options of the command.
 struct SimulateArguments {
-  std::vector<std::string> logs, patterns;
-  RowValues values;
-  MachineArguments machine;
-  std::string period_window = "4", study, profile;
-  std::uint64_t iterations = 0, seed = 1;
+  std::vector<std::string> logs;
+  std::vector<Dimension> dimensions = log_dimensions();
+  int ranks = 0, ppn = 0, cores = 0;
   bool json = false;
-};
+  const RowExtension* extension = nullptr;
 
-/// An option that takes a list: a row for each combination of values.
-struct Dimension {
-  const char* option;
-  std::vector<std::string> RowValues::*values;
-  /// Under other strategies the first value stands for all.
-  bool (*matters)(RetentionKind);
-  const char* label;  ///< in tables; null: it has a form of its own
+  Dimension& dimension(const std::string& option);
 };
-/// All of them, in the order in which rows change.
-const std::vector<Dimension>& dimensions();
-
-/// The values of a row, by option.
-using Choice = std::map<std::string, std::string>;
 
 struct SimulateRow {
   const simulate::Workload* workload;
   Options options;  ///< of a run like it
   simulate::Settings settings;
   Choice choice;
+  const std::vector<Dimension>* dimensions;
   simulate::Result result;
   double cpu_seconds;
   bool names_nic;  ///< other rows have another one
 
-  const std::string& value(const char* option) const { return choice.at(option); }
+  const std::string& value(const std::string& option) const { return choice.at(option); }
   std::string nic() const { return settings.nic ? settings.nic->name : "recorded"; }
   bool acts() const { return traits_of(settings.retention).acts; }
   bool predicts() const { return traits_of(settings.retention).predicts; }
@@ -77,15 +74,37 @@ inline void check(const Error& error) {
   if (error) throw UsageError(error.message);
 }
 
-std::vector<simulate::Workload> workloads_of(const SimulateArguments& arguments);
+/// Adds the options of logs, dimensions and machine. `arguments` stays where it is from then on.
+void add_rows_options(CLI::App& sub, SimulateArguments& arguments);
+
+/// The value of an option; else a usage error.
+Duration duration_of(const char* option, const std::string& text);
+
+/// `tiling`: its ranks and ppn are those of the arguments.
+simulate::Workload log_workload_of(const SimulateArguments& arguments, simulate::Tiling tiling = {});
 /// Adds the rows of one workload: one for each combination of the values given. Results are still empty.
+/// `arguments` outlives them.
 void add_rows(std::vector<SimulateRow>& rows, const SimulateArguments& arguments,
               const simulate::Workload& workload);
+void simulate_row(SimulateRow& row);
+/// Lets oracles hold no more than on-demand, which is possible, of the same workload, noise and NIC.
+void bound_oracles(std::vector<SimulateRow>& rows);
+
+/// The advice that the rows lead to; simulates the ways that they lack, two seconds at most.
+Verdict verdict_of(const std::vector<SimulateRow>& rows);
 
 Json to_json(const SimulateRow& row);
 /// The subject of a row: its strategy, and the values that differ from the defaults.
 std::string strategy_text(const SimulateRow& row);
-/// Tables, with those of a study or of a user's own rows.
-std::string rows_text(const std::vector<SimulateRow>& rows, bool study);
+/// Seconds added, and their share of the run.
+std::string added_text(const simulate::Result& result);
+using TablesText = std::string (*)(const std::vector<SimulateRow>& rows);
+std::string tables_text(const std::vector<SimulateRow>& rows);
+/// Of each workload a heading and its tables; then their meaning, which begins with `meaning`.
+std::string rows_text(const std::vector<SimulateRow>& rows, TablesText tables = tables_text,
+                      const char* meaning = "Registered and oracle: peak / mean; leave-pinned: its peak. ");
+/// Prints the rows and the advice as `text` or, with `json`, as an object.
+void print_rows(const std::vector<SimulateRow>& rows, const Verdict& verdict, bool json,
+                const std::string& text);
 
 }  // namespace pinion::cli

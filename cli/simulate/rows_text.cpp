@@ -20,7 +20,7 @@ Json to_json(const SimulateRow& row) {
     budget["option"] = row.value("time-budget");
   }
   Json options = Json::object();
-  for (const Dimension& dimension : dimensions())
+  for (const Dimension& dimension : *row.dimensions)
     if (dimension.matters(row.settings.retention) && !row.value(dimension.option).empty())
       options[dimension.option] = row.value(dimension.option);
   const auto name = [](const std::string& text) { return text.empty() ? Json(nullptr) : Json(text); };
@@ -34,7 +34,7 @@ Json to_json(const SimulateRow& row) {
           {"policy", to_string(row.settings.policy)},
           {"limit_bytes", row.settings.limit},
           {"node_limit_bytes", row.settings.node_limit},
-          {"noise", row.value("noise")},
+          {"noise", row.choice.contains("noise") ? row.value("noise") : "none"},
           {"nic", row.nic()},
           {"ranks", r.ranks},
           {"ranks_simulated", r.ranks_simulated},
@@ -56,29 +56,25 @@ Json to_json(const SimulateRow& row) {
 }
 
 std::string strategy_text(const SimulateRow& row) {
-  static const RowValues defaults;
   std::string strategy = to_string(row.settings.retention);
   if (row.predicts()) strategy += " (" + row.settings.predictor + ")";
   if (row.names_nic) strategy += ", NIC " + row.nic();
   if (row.acts() && row.settings.policy != PolicyKind::sleeping)
     strategy += fmt::format(", {}", to_string(row.settings.policy));
-  for (const Dimension& dimension : dimensions()) {
+  for (const Dimension& dimension : *row.dimensions) {
     const std::string& value = row.value(dimension.option);
-    if (dimension.label && dimension.matters(row.settings.retention) &&
-        value != (defaults.*dimension.values).front())
+    if (dimension.label && dimension.matters(row.settings.retention) && value != dimension.standard)
       strategy += fmt::format(", {} {}", dimension.label, value);
   }
   return strategy;
 }
-
-namespace {
 
 std::string added_text(const Result& r) {
   return fmt::format("{} ({})", seconds_text(r.cost.added()),
                      percent_text(r.seconds > 0 ? r.cost.added() / r.seconds : 0));
 }
 
-std::string table_text(const std::vector<SimulateRow>& rows) {
+std::string tables_text(const std::vector<SimulateRow>& rows) {
   Table memory({"strategy", "run time", "registered", "oracle", "leave-pinned"});
   Table time({"strategy", "seconds added", "of the time budget", "misses / late / bounced"});
   for (const SimulateRow& row : rows) {
@@ -94,35 +90,7 @@ std::string table_text(const std::vector<SimulateRow>& rows) {
   return memory.text() + "\n" + time.text();
 }
 
-/// Predictions, and registered bytes as shares of leave-pinned's.
-std::string study_text(const std::vector<SimulateRow>& rows) {
-  Table prediction({"strategy", "within 0.5 / 5 %", "at release", "late", "of the time budget"});
-  Table memory({"strategy", "seconds added", "peak", "mean", "oracle peak / mean"});
-  for (const SimulateRow& row : rows) {
-    const Result& r = row.result;
-    const runlog::RegisteredBytes& b = r.registered;
-    const runlog::Prediction& p = r.prediction;
-    const auto share = [](double of, double whole) {
-      return whole > 0 ? fmt::format("{:.3f}", of / whole) : "-";
-    };
-    const auto peak = static_cast<double>(b.leave_pinned_peak);
-    const auto pair = [&](double first, double second) {
-      return row.predicts() ? fmt::format("{:5.1f} {:5.1f}", 100 * first, 100 * second) : "-";
-    };
-    prediction.add({strategy_text(row), pair(p.within_0_5, p.within_5),
-                    pair(p.at_release_within_0_5, p.at_release_within_5), count_text(p.late),
-                    row.acts() ? spent_text(r.budget) : "-"});
-    memory.add({strategy_text(row), added_text(r), share(static_cast<double>(b.peak), peak),
-                share(b.mean, b.leave_pinned_mean),
-                share(static_cast<double>(b.oracle_peak), peak) + " / " +
-                    share(b.oracle_mean, b.leave_pinned_mean)});
-  }
-  return memory.text() + "\n" + prediction.text();
-}
-
-}  // namespace
-
-std::string rows_text(const std::vector<SimulateRow>& rows, bool study) {
+std::string rows_text(const std::vector<SimulateRow>& rows, TablesText tables, const char* meaning) {
   std::string out;
   for (std::size_t i = 0; i < rows.size();) {
     const Workload* workload = rows[i].workload;
@@ -135,14 +103,13 @@ std::string rows_text(const std::vector<SimulateRow>& rows, bool study) {
                        of.front().names_nic ? "" : ", NIC " + of.front().nic());
     if (r.ranks_simulated < r.ranks)
       out += fmt::format("; {} simulated, the others do the same as one of them", r.ranks_simulated);
-    out += "\n" + (study ? study_text(of) : table_text(of));
+    out += "\n" + tables(of);
     if (workload->covers_seconds > 0)
       out += fmt::format("The log lost events: this is of its first {}.\n",
                          seconds_text(workload->covers_seconds));
   }
   return out + "\n" +
-         wrapped(std::string(study ? "Peak and mean are shares of leave-pinned's. "
-                                   : "Registered and oracle: peak / mean; leave-pinned: its peak. ") +
+         wrapped(std::string(meaning) +
                      "Simulated: times come from the NIC's cost model and the program's own times; "
                      "registered bytes are "
                      "of the node with the highest peak, sum over its ranks. Seconds added: the time that "

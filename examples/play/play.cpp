@@ -26,7 +26,7 @@ struct Options {
 };
 
 void add_options(CLI::App& app, Options& options) {
-  app.add_option("pattern", options.pattern, "NAME:CLASS:RANKS, as in pinion simulate --pattern")
+  app.add_option("pattern", options.pattern, "NAME:CLASS:RANKS, as in papers simulate --pattern")
       ->required()
       ->type_name("PATTERN");
   app.add_option("--turns", options.turns, "turns of the main loop [as the pattern has it]")

@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "simulate/pattern.h"
+#include "papers/patterns/pattern.h"
 
 namespace play {
 

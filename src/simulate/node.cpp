@@ -7,8 +7,8 @@
 #include <utility>
 
 #include "base/assert.h"
-#include "simulate/meetings.h"
 #include "simulate/node_terms.h"
+#include "simulate/peers.h"
 #include "simulate/simulated_rank.h"
 
 namespace pinion::simulate {
@@ -70,7 +70,7 @@ class Run {
     std::vector<std::uint32_t> simulated;
     for (const Node& node : nodes)
       for (const Member& member : node) simulated.push_back(member.rank);
-    if (!workload.coupling.empty()) meetings_.emplace(workload, kinds, simulated);
+    if (workload.coupled) meetings_ = workload.coupled->meetings(workload, kinds, simulated);
     for (const Node& members : nodes) {
       RunningNode& node = *nodes_.emplace_back(std::make_unique<RunningNode>(settings, members));
       node.result.ranks_simulated = static_cast<int>(members.size());
@@ -194,7 +194,7 @@ class Run {
   }
 
   const Settings& settings_;
-  std::optional<Meetings> meetings_;
+  std::unique_ptr<Meetings> meetings_;  ///< null: nobody waits for anybody
   std::vector<std::unique_ptr<RunningNode>> nodes_;
   std::vector<Rank> ranks_;
   TimeLine time_line_;
@@ -208,7 +208,7 @@ std::vector<std::shared_ptr<const Schedule>> rehearse(const Workload& workload, 
   rehearsal.retention = RetentionKind::leave_pinned;
   rehearsal.nic = CostModel{};
   rehearsal.seed = settings.seed;
-  if (settings.predictor == "oracle") rehearsal.noise = settings.noise;
+  if (settings.predictor == "oracle") rehearsal.disturbance = settings.disturbance;
   Run run(workload, rehearsal, kinds, nodes, {}, true);
   run.run();
   return run.rehearsed();

@@ -1,5 +1,5 @@
-// Nodes of a job on one time line: the ranks of a pattern wait for each other, those of a log follow their
-// own times. One thread.
+// Nodes of a job on one time line: coupled ranks wait for each other, those of a log follow their own times.
+// One thread.
 #pragma once
 
 #include <map>

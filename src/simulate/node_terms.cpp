@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "simulate/random.h"
+
 namespace pinion::simulate {
 
 void Helpers::add(std::size_t process) {

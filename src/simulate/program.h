@@ -3,9 +3,10 @@
 #pragma once
 
 #include <memory>
+#include <utility>
 #include <vector>
 
-#include "simulate/noise.h"
+#include "simulate/disturbance.h"
 #include "simulate/operation.h"
 #include "simulate/schedule_predictor.h"
 
@@ -27,11 +28,13 @@ struct Program {
   std::uint64_t acquires() const;
 };
 
-/// A thread's program as a script, its computations disturbed by noise.
+/// A thread's program as a script; its computations may be disturbed.
 class ProgramScript final : public Script {
  public:
-  ProgramScript(const ThreadProgram& program, NoiseModel noise, std::uint64_t seed)
-      : program_(program), noise_(noise, seed), operations_(static_cast<double>(program.operations())) {}
+  explicit ProgramScript(const ThreadProgram& program, std::unique_ptr<Disturbance> disturbance = nullptr)
+      : program_(program),
+        disturbance_(std::move(disturbance)),
+        operations_(static_cast<double>(program.operations())) {}
 
   bool next(Operation& operation) override {
     while (at_ == part_->size()) {
@@ -41,13 +44,14 @@ class ProgramScript final : public Script {
       ++turn_;
     }
     operation = (*part_)[at_++];
-    operation.compute = noise_.of(operation.compute, static_cast<double>(done_++) / operations_);
+    if (disturbance_)
+      operation.compute = disturbance_->of(operation.compute, static_cast<double>(done_++) / operations_);
     return true;
   }
 
  private:
   const ThreadProgram& program_;
-  Noise noise_;
+  const std::unique_ptr<Disturbance> disturbance_;
   const std::vector<Operation>* part_ = &program_.before;
   std::size_t at_ = 0;
   std::uint64_t turn_ = 0;

@@ -6,6 +6,7 @@
 #include <unordered_map>
 
 #include "simulate/node_terms.h"
+#include "simulate/peers.h"
 #include "simulate/random.h"
 #include "simulate/simulation.h"
 
@@ -32,7 +33,7 @@ class Division {
  private:
   RankKinds divided(const RankKinds& kinds) {
     mark_nodes(kinds);
-    mark_messages(kinds);
+    if (workload_.coupled) workload_.coupled->mark(kinds, marks_);
     RankKinds finer;
     std::unordered_map<std::uint64_t, std::uint32_t> numbers;
     for (const std::uint64_t mark : marks_)
@@ -55,40 +56,6 @@ class Division {
     }
   }
 
-  void mark_messages(const RankKinds& kinds) {
-    const Coupling& coupling = workload_.coupling;
-    if (coupling.empty()) return;
-    const std::vector<std::uint64_t> collectives = marks_of_collectives(kinds);
-    for (std::size_t part = 0; part < Coupling::kParts; ++part) {
-      for (std::uint32_t rank = 0; rank < marks_.size(); ++rank) {
-        std::uint64_t& mark = marks_[rank];
-        for (const MessageOf& needed : coupling.needed(part, rank)) {
-          if (needed.rank == Coupling::kNobody)
-            mark = mixed(mark, 0);
-          else if (needed.rank == Coupling::kAll)
-            mark = mixed(mark, collectives[needed.number]);
-          else
-            mark = mixed(mixed(mark, kinds.of_rank[needed.rank] + std::uint64_t{1}), needed.number);
-        }
-      }
-    }
-  }
-
-  /// The kinds that meet in a collective, however many ranks of each.
-  std::vector<std::uint64_t> marks_of_collectives(const RankKinds& kinds) const {
-    std::vector<std::uint64_t> marks;
-    for (std::uint32_t number = 0; number < workload_.coupling.collectives(); ++number) {
-      std::vector<std::pair<std::uint32_t, std::uint32_t>> there;
-      for (const MessageOf& of : workload_.coupling.collective(number))
-        there.emplace_back(kinds.of_rank[of.rank], of.number);
-      std::sort(there.begin(), there.end());
-      there.erase(std::unique(there.begin(), there.end()), there.end());
-      std::uint64_t& mark = marks.emplace_back(1);
-      for (const auto& [kind, message] : there) mark = mixed(mixed(mark, kind), message);
-    }
-    return marks;
-  }
-
   const Workload& workload_;
   std::vector<std::uint64_t> marks_;
 };
@@ -96,7 +63,7 @@ class Division {
 }  // namespace
 
 RankKinds kinds_of(const Workload& workload, const Settings& settings) {
-  const bool noisy = settings.noise.kind != NoiseModel::Kind::none;
+  const bool disturbed = static_cast<bool>(settings.disturbance);
   RankKinds kinds;
   std::map<std::tuple<std::uint32_t, Duration, std::size_t>, std::uint32_t> numbers;
   std::vector<std::size_t> places(workload.ranks.size());
@@ -107,7 +74,7 @@ RankKinds kinds_of(const Workload& workload, const Settings& settings) {
   }
   for (std::size_t rank = 0; rank < workload.ranks.size(); ++rank) {
     const Workload::Rank& of = workload.ranks[rank];
-    const std::tuple apart{of.program, of.starts, noisy ? rank : places[rank]};
+    const std::tuple apart{of.program, of.starts, disturbed ? rank : places[rank]};
     kinds.of_rank.push_back(
         numbers.try_emplace(apart, static_cast<std::uint32_t>(numbers.size())).first->second);
   }

@@ -17,7 +17,7 @@ struct RankKinds {
   std::uint32_t count = 0;
 };
 
-/// With noise every rank is of a kind of its own.
+/// With a disturbance every rank is of a kind of its own.
 RankKinds kinds_of(const Workload& workload, const Settings& settings);
 
 }  // namespace pinion::simulate

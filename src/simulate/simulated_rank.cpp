@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "predict/predictor.h"
+#include "simulate/random.h"
 
 namespace pinion::simulate {
 
@@ -13,11 +14,14 @@ namespace {
 constexpr Duration kWakeCost = 5 * kMicrosecond, kRecordCost = kMicrosecond;
 constexpr std::size_t kHugepage = std::size_t{2} << 20;
 
-std::vector<std::unique_ptr<Script>> scripts_of(const Program& program, NoiseModel noise,
-                                                std::uint64_t seed) {
+std::vector<std::unique_ptr<Script>> scripts_of(const Program& program, const Settings& settings,
+                                                std::uint32_t rank) {
   std::vector<std::unique_ptr<Script>> scripts;
+  const std::uint64_t seed = seed_of(settings.seed, rank);
   for (std::size_t thread = 0; thread < program.threads.size(); ++thread)
-    scripts.push_back(std::make_unique<ProgramScript>(program.threads[thread], noise, seed_of(seed, thread)));
+    scripts.push_back(std::make_unique<ProgramScript>(
+        program.threads[thread],
+        settings.disturbance ? settings.disturbance(seed_of(seed, thread)) : nullptr));
   return scripts;
 }
 
@@ -35,10 +39,6 @@ Recorded conditions(const Workload& workload, const Settings& settings, std::uin
 
 }  // namespace
 
-std::uint64_t noise_seed(const Settings& settings, std::uint32_t rank) {
-  return settings.noise.kind == NoiseModel::Kind::none ? 0 : seed_of(settings.seed, rank);
-}
-
 SimulatedRank::SimulatedRank(const Workload& workload, const Settings& settings, const Member& member,
                              RankTerms terms, Levels& levels)
     : count_(static_cast<std::int64_t>(member.ranks)),
@@ -47,7 +47,7 @@ SimulatedRank::SimulatedRank(const Workload& workload, const Settings& settings,
       terms_(std::move(terms)),
       levels_(levels),
       program_(workload.programs[number_]),
-      scripts_(scripts_of(program_, settings.noise, noise_seed(settings, member.rank))),
+      scripts_(scripts_of(program_, settings, member.rank)),
       conditions_(conditions(workload, settings, number_)),
       process_(process_settings(workload, settings), predictors(settings), *this) {
   if (terms_.peers) process_.meet_peers(*terms_.peers);

@@ -79,7 +79,4 @@ class SimulatedRank final : private Observer {
   Process process_;
 };
 
-/// The seed of a rank's noise.
-std::uint64_t noise_seed(const Settings& settings, std::uint32_t rank);
-
 }  // namespace pinion::simulate

@@ -43,7 +43,7 @@ std::vector<NodeKind> node_kinds(const Workload& workload, const RankKinds& kind
 /// Nodes without messages to each other are simulated side by side on the machine's cores.
 std::vector<NodeResult> results_of(const Workload& workload, const Settings& settings, const RankKinds& kinds,
                                    const std::vector<NodeKind>& nodes) {
-  if (!workload.coupling.empty()) {
+  if (workload.coupled) {
     std::vector<Node> all;
     for (const NodeKind& node : nodes) all.push_back(node.members);
     return simulate_nodes(workload, settings, kinds, all);

@@ -1,9 +1,9 @@
 // A whole job in virtual time: each rank a process (process.h).
 //
-// The ranks of a pattern are on one time line and wait for each other: in collectives for all of the group,
-// in other messages for the peer (coupling.h). The ranks of a log follow their own programs, as logs name no
-// peers: their nodes are independent, and simulated side by side on the machine's cores. Ranks that nothing
-// can tell apart (rank_kinds.h) are simulated once and counted as often as they occur; so are their nodes.
+// Ranks that are coupled (peers.h) are on one time line. The ranks of a log follow their own programs, as
+// logs name no peers: their nodes are independent, and simulated side by side on the machine's cores. Ranks
+// that nothing can tell apart (rank_kinds.h) are simulated once and counted as often as they occur; so are
+// their nodes.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,6 @@
 #include "placement/placement_options.h"
 #include "runlog/analysis.h"
 #include "runlog/timeline.h"
-#include "simulate/noise.h"
 #include "simulate/process.h"
 #include "simulate/rank_kinds.h"
 #include "simulate/workload.h"
@@ -41,7 +40,7 @@ struct Settings {
   node::TimeSlices time_slices;              ///< of helpers that share a core
   Duration poll = kMillisecond;
   std::optional<Duration> wake_latency;  ///< of the helper; absent: as recorded, or 60 us
-  NoiseModel noise;
+  MakeDisturbance disturbance;           ///< of computations; empty: none
   std::uint64_t seed = 1;
   std::vector<std::string> profiles;  ///< that predictors begin with, by program; empty: with nothing
   bool keep_profiles = false;

@@ -1,5 +1,5 @@
-// The simulated job: its ranks, their programs and their nodes. Made from a pattern or from the
-// logs of a run; values.
+// The simulated job: its ranks, their programs and their nodes. Made from the logs of a run, or by papers/
+// from a pattern; values.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 #include "device/model/cost_model.h"
 #include "runlog/reader.h"
 #include "simulate/call_times.h"
-#include "simulate/pattern.h"
+#include "simulate/peers.h"
 #include "simulate/placement.h"
 #include "simulate/program.h"
 #include "simulate/wake_latency.h"
@@ -36,8 +36,8 @@ struct Workload {
   Placement placement;
   std::vector<Program> programs;  ///< ranks that do the same share one
   std::vector<Rank> ranks;
-  Coupling coupling;               ///< of a pattern's ranks; of a log: empty, as logs name no peers
-  std::vector<Recorded> recorded;  ///< with each program that a log was read for; of a pattern: empty
+  std::shared_ptr<const Coupled> coupled;  ///< of a pattern's ranks; of a log: null, as logs name no peers
+  std::vector<Recorded> recorded;          ///< with each program that a log was read for; of a pattern: empty
   // The machine's figures from the logs.
   double memcpy_bytes_per_ns = 10;  ///< of a bounce buffer: an assumption, for patterns
   double bookkeeping_ns = 100;      ///< of an acquire: an assumption, for patterns
@@ -49,10 +49,6 @@ struct Workload {
   /// Where events were lost: the recorded part of the run, in seconds; else 0.
   double covers_seconds = 0;
 };
-
-/// `turns`: of the main loop; 0: as the pattern has it.
-Workload pattern_workload(const Pattern& pattern, std::uint64_t turns, Placement placement,
-                          const Machine& machine);
 
 struct Tiling {
   int ranks = 0;  ///< 0: as many as there are logs

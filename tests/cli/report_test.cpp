@@ -622,6 +622,8 @@ TEST_F(EveryVerdict, AFigureOfAStrategyStandsOnceInAReport) {
 }
 
 TEST_F(EveryVerdict, RecommendsNoWayThatAnotherBeatsInPatterns) {
+  executable_ = "libexec/pinion/papers";
+  copy_of_build(executable_);
   for (const char* pattern :
        {"bt:S:4", "cg:S:4", "ft:S:4", "nested:1M:2", "irregular:1M:2", "no-reuse:1M:2"}) {
     SCOPED_TRACE(pattern);

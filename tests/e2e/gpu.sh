@@ -92,7 +92,7 @@ for text in 'Made-up GPU at 0000:ff:1f.7 (NUMA node 0), CUDA 13.0: ' 'asynchrono
   grep -qF "$text" "$work/doctor.line" || fail "doctor --gpus: no '$text': $(cat "$work/doctor")"
 done
 "$pinion" doctor --gpu-costs "$work/gpu.nic" || fail "doctor --gpu-costs: status $?"
-"$pinion" simulate --pattern ft:S:2 --nic "$work/gpu.nic" --retention helper >"$work/simulated" 2>&1 ||
+"$build/libexec/pinion/papers" simulate --pattern ft:S:2 --nic "$work/gpu.nic" --retention helper >"$work/simulated" 2>&1 ||
   fail "simulate --nic: $(cat "$work/simulated" "$work/gpu.nic")"
 MADE_UP_CUDA_NO_DEVICE=1 "$pinion" doctor --gpus >"$work/doctor" || fail "doctor --gpus without a GPU: status $?"
 grep -q '^ok    GPU: cuInit: error 100$' "$work/doctor" || fail "doctor --gpus without a GPU: $(cat "$work/doctor")"

@@ -9,7 +9,7 @@ command -v valgrind >/dev/null || exit 77
 instructions() {
   timeout 400 valgrind --tool=callgrind --callgrind-out-file=/dev/null --collect-atstart=no \
     --toggle-collect='pinion::Desk::take(*' --toggle-collect='pinion::HelperRetention::next(*' \
-    "$build/bin/pinion" simulate --pattern "$1" --iterations "$2" --retention helper --noise 1% --json \
+    "$build/libexec/pinion/papers" simulate --pattern "$1" --iterations "$2" --retention helper --noise 1% --json \
     >"$work/rows" 2>"$work/counted" || return
   python3 - "$work" <<'EOF'
 import json, re, sys

@@ -6,7 +6,7 @@ source=$(cd "$(dirname "$0")/../.." && pwd)
 
 # configured WHAT CMAKE-OPTIONS...: from a source whose path has a space.
 mkdir "$work/a checkout"
-cp -r "$source"/{CMakeLists.txt,CMakePresets.json,LICENSE,README.md,bench,cli,cmake,docs,examples,include,packaging,softroce,src,tests} "$work/a checkout"
+cp -r "$source"/{CMakeLists.txt,CMakePresets.json,LICENSE,README.md,bench,cli,cmake,docs,examples,include,packaging,papers,softroce,src,tests} "$work/a checkout"
 chmod -R a-w "$work/a checkout"
 configured() {
   cmake -G Ninja -S "$work/a checkout" -B "$work/build" "$@" >"$work/out" 2>&1

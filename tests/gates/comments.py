@@ -25,7 +25,7 @@ def openings(path):
 
 
 def main():
-    paths = gate.files(("src/", "include/", "cli/", "bench/", "tests/", "examples/", "cmake/", "scripts/", "python/"),
+    paths = gate.files(("src/", "include/", "cli/", "bench/", "papers/", "tests/", "examples/", "cmake/", "scripts/", "python/"),
                        (".h", ".hpp", ".c", ".cpp", ".py", ".sh", ".cmake", "CMakeLists.txt"))
     comments, faults = 0, []
     for path in paths:

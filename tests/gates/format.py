@@ -9,7 +9,7 @@ import subprocess
 import gate
 
 VERSION = 14
-FOLDERS = ("src/", "cli/", "bench/", "include/", "tests/", "examples/")
+FOLDERS = ("src/", "cli/", "bench/", "papers/", "include/", "tests/", "examples/")
 
 
 def main():

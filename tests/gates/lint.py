@@ -40,7 +40,7 @@ def main():
     known = {os.path.relpath(pathlib.Path(e["directory"], e["file"]), gate.root)
              for e in json.loads((pathlib.Path(build) / "compile_commands.json").read_text())}
     if options == ["--all"]:
-        wanted = {path: None for path in gate.files(("src/", "cli/", "bench/"), (".cpp",)) if path in known}
+        wanted = {path: None for path in gate.files(("src/", "cli/", "bench/", "papers/"), (".cpp",)) if path in known}
     else:
         ranges = changed_lines("HEAD") or changed_lines("HEAD~1")
         wanted = dict(sorted((p, r) for p, r in ranges.items() if p in known)[:MOST])

@@ -10,7 +10,7 @@ import subprocess
 import gate
 
 FILE, FUNCTION, FUNCTIONS, FIELDS, TEST_FILE = 500, 60, 40, 20, 1000
-FOLDERS = ("src/", "cli/", "bench/", "include/")
+FOLDERS = ("src/", "cli/", "bench/", "papers/", "include/")
 
 
 def main():

@@ -56,7 +56,7 @@ def main():
             entries.setdefault(path, entry)
     checked = sorted(path for path in entries if is_annotated(path))
     flags_of = {path.parent: entry for path, entry in sorted(entries.items())}
-    for name in gate.files(("src/", "cli/", "bench/"), (".h",)):
+    for name in gate.files(("src/", "cli/", "bench/", "papers/"), (".h",)):
         header = gate.root / name
         if header.with_suffix(".cpp") not in entries and header.parent in flags_of and is_annotated(header):
             entries[header] = flags_of[header.parent]

@@ -1,5 +1,5 @@
 // Patterns x noise: the bounds for `adaptive` under a time budget, beside a predictor that is given the
-// schedule, an oracle, and leave-pinned. `pinion simulate --study prediction` prints the same figures.
+// schedule, an oracle, and leave-pinned. `papers simulate --study prediction` prints the same figures.
 // Deterministic.
 #include <gtest/gtest.h>
 
@@ -8,7 +8,9 @@
 #include <cstdlib>
 #include <string>
 
+#include "papers/patterns/pattern.h"
 #include "simulate/simulation.h"
+#include "support/noise.h"
 #include "support/test_name.h"
 
 namespace pinion::simulate {
@@ -50,7 +52,7 @@ class PatternTest : public ::testing::TestWithParam<Case> {
   static Workload workload() { return workload_of(GetParam().pattern, GetParam().turns); }
   static Result run(const Workload& workload, const char* noise, const char* predictor = "adaptive") {
     Settings settings = settings_of(predictor);
-    EXPECT_FALSE(NoiseModel::parse(noise, settings.noise));
+    settings.disturbance = test::noise(noise);
     return simulate(workload, settings);
   }
 };
@@ -146,7 +148,7 @@ TEST_P(PatternTest, TheMeanFallsWithTheBudgetAndBelowThatOfShortest) {
         Settings settings = settings_of("adaptive");
         settings.time_budget = share;
         settings.seed = seed;
-        ASSERT_FALSE(NoiseModel::parse(noise, settings.noise));
+        settings.disturbance = test::noise(noise);
         const double mean = mean_of(simulate(of, settings));
         // Within a bound the goal for the peak lets some go early.
         EXPECT_LE(mean, before + 0.005) << noise << ", budget " << share << ", seed " << seed;
@@ -180,7 +182,7 @@ TEST(Profiles, ASecondRunKnowsWhatTheFirstHasLearnt) {
       Settings settings;
       settings.nic = CostModel{"connectx", 246, 16000, 62, 4000, {}};
       settings.keep_profiles = true;
-      ASSERT_FALSE(NoiseModel::parse(noise, settings.noise));
+      settings.disturbance = test::noise(noise);
       const Result first = simulate(workload, settings);
       ASSERT_EQ(first.profiles.size(), workload.programs.size());
       settings.profiles = first.profiles;

@@ -2,8 +2,8 @@
 
 #include <string>
 
+#include "papers/patterns/pattern.h"
 #include "retention/costs.h"
-#include "simulate/pattern.h"
 #include "simulate/simulation.h"
 
 namespace pinion {

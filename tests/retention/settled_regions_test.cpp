@@ -7,6 +7,7 @@
 #include <deque>
 #include <vector>
 
+#include "papers/patterns/pattern.h"
 #include "process/engine.h"
 #include "retention/buffers.h"
 #include "retention/costs.h"
@@ -36,7 +37,7 @@ class TwoLogs : private Observer {
     Process process(settings, make_predictor("adaptive", 2, 4), *this);
     std::deque<ProgramScript> scripts;
     for (const ThreadProgram& thread : program.threads) {
-      scripts.emplace_back(thread, NoiseModel{}, 1);
+      scripts.emplace_back(thread);
       process.add_thread(scripts.back());
     }
     while (process.running() || process.helper_busy()) process.step(kNever);

@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "simulate/pattern.h"
+#include "papers/patterns/pattern.h"
 #include "simulate/simulation.h"
 #include "simulate/transparent_hugepages.h"
 

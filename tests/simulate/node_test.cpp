@@ -6,7 +6,9 @@
 #include <cctype>
 #include <cstring>
 
+#include "papers/patterns/pattern.h"
 #include "simulate/simulation.h"
+#include "support/noise.h"
 #include "support/rank_kinds.h"
 #include "support/runlog_files.h"
 #include "support/test_name.h"
@@ -38,7 +40,7 @@ Result run(const Workload& workload, Settings settings) { return simulate(worklo
 /// Its ranks wait for nobody.
 Workload independent(const std::string& text) {
   Workload workload = pattern(text);
-  workload.coupling = {};
+  workload.coupled = nullptr;
   return workload;
 }
 
@@ -222,16 +224,16 @@ TEST(NodeLimit, HoldsWhateverTheStrategy) {
   const std::uint64_t needed = run(workload, under(RetentionKind::leave_pinned)).registered.peak;
   for (const RetentionKind retention :
        {RetentionKind::helper, RetentionKind::leave_pinned, RetentionKind::lru, RetentionKind::on_demand}) {
-    for (const auto noise : {NoiseModel::Kind::none, NoiseModel::Kind::uniform}) {
+    for (const char* name : {"none", "1%"}) {
       Settings settings = under(retention);
-      settings.noise = {noise, 0.01};
+      settings.disturbance = test::noise(name);
       const Result free = run(workload, settings);
       settings.node_limit = needed / 2;
       const Result limited = run(workload, settings);
       EXPECT_LE(limited.registered.peak, needed / 2) << to_string(retention);
       EXPECT_GT(limited.registered.peak, needed / 4) << to_string(retention);
       EXPECT_EQ(limited.acquires.total, free.acquires.total);
-      EXPECT_GT(limited.ranks_simulated, noise == NoiseModel::Kind::none ? free.ranks_simulated : 0);
+      EXPECT_GT(limited.ranks_simulated, !settings.disturbance ? free.ranks_simulated : 0);
       expect_equal(run(workload, settings), limited);
     }
   }
@@ -275,17 +277,16 @@ class NoiseTest : public ::testing::TestWithParam<const char*> {};
 TEST_P(NoiseTest, EqualSeedsGiveEqualRuns) {
   const Workload workload = pattern("bt:A:9", 3, 20);
   Settings settings = under(RetentionKind::helper);
-  ASSERT_FALSE(NoiseModel::parse(GetParam(), settings.noise));
+  settings.disturbance = test::noise(GetParam());
   const Result one = run(workload, settings), same = run(workload, settings);
   expect_equal(one, same);
   EXPECT_GT(one.acquires.total, 0u);
-  if (settings.noise.kind != NoiseModel::Kind::none) {
+  if (settings.disturbance) {
     EXPECT_EQ(one.ranks_simulated, 9);
   }
   settings.seed = 2;
   const Result other = run(workload, settings);
-  const auto kind = settings.noise.kind;
-  if (kind == NoiseModel::Kind::uniform || kind == NoiseModel::Kind::irregular) {
+  if (GetParam() == std::string("1%") || GetParam() == std::string("irregular")) {
     EXPECT_NE(one.seconds, other.seconds);
   }
 }
@@ -295,34 +296,34 @@ INSTANTIATE_TEST_SUITE_P(Models, NoiseTest,
                          [](const auto& info) { return "model" + std::to_string(info.index); });
 
 TEST(Noise, StaysWithinItsModel) {
-  Noise one({NoiseModel::Kind::uniform, 0.01}, 1), irregular({NoiseModel::Kind::irregular, 0}, 1);
-  Noise drift({NoiseModel::Kind::drift, 0}, 1), spikes({NoiseModel::Kind::spikes, 0}, 1);
+  const auto one = test::noise("1%")(1), irregular = test::noise("irregular")(1);
+  const auto drift = test::noise("drift")(1), spikes = test::noise("spikes")(1);
   Duration least = kSecond, most = 0, spiked = 0;
   for (int i = 0; i < 10000; ++i) {
-    const Duration d = one.of(1000000, 0.5);
+    const Duration d = one->of(1000000, 0.5);
     least = std::min(least, d), most = std::max(most, d);
-    ASSERT_GE(irregular.of(1000000, 0.5), 500000);
-    ASSERT_LE(irregular.of(1000000, 0.5), 2000000);
-    spiked += spikes.of(1000000, 0.5) - 1000000;
+    ASSERT_GE(irregular->of(1000000, 0.5), 500000);
+    ASSERT_LE(irregular->of(1000000, 0.5), 2000000);
+    spiked += spikes->of(1000000, 0.5) - 1000000;
   }
   EXPECT_GE(least, 990000);
   EXPECT_LE(most, 1010000);
   EXPECT_LT(least, 991000);
   EXPECT_GT(most, 1009000);
-  EXPECT_EQ(drift.of(1000000, 1), 1500000);
+  EXPECT_EQ(drift->of(1000000, 1), 1500000);
   // 10 s of computation: 100 spikes of 1.25 ms.
   EXPECT_NEAR(static_cast<double>(spiked), 100 * 1.25e6, 40 * 1.25e6);
-  NoiseModel model;
-  EXPECT_TRUE(NoiseModel::parse("2", model));
-  EXPECT_TRUE(NoiseModel::parse("-1%", model));
-  EXPECT_TRUE(NoiseModel::parse("", model));
+  MakeDisturbance none;
+  EXPECT_TRUE(find_noise("2", none));
+  EXPECT_TRUE(find_noise("-1%", none));
+  EXPECT_TRUE(find_noise("", none));
 }
 
 // ---- oracle ----
 
 TEST(Predictors, OracleIsNeverWrongUnderNoise) {
   Settings settings = under(RetentionKind::helper);
-  settings.noise = {NoiseModel::Kind::uniform, 0.01};
+  settings.disturbance = test::noise("1%");
   settings.predictor = "oracle";
   for (const char* name : {"bt:A:4", "ft:A:4", "irregular:1M:1"}) {
     const Result oracle = run(pattern(name, 1, 30), settings);

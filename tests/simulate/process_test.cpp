@@ -10,6 +10,7 @@
 #include "simulate/levels.h"
 #include "simulate/program.h"
 #include "simulate/random.h"
+#include "support/noise.h"
 
 namespace pinion::simulate {
 namespace {
@@ -456,13 +457,13 @@ TEST(Oracle, KnowsEveryUse) {
     program.before.push_back(acquire);
     program.before.push_back(release);
   }
-  const NoiseModel irregular{NoiseModel::Kind::irregular, 0};
-  const auto scripts = [&](NoiseModel noise) {
+  const MakeDisturbance irregular = test::noise("irregular");
+  const auto scripts = [&](const MakeDisturbance& noise) {
     std::vector<std::unique_ptr<Script>> list;
-    list.push_back(std::make_unique<ProgramScript>(program, noise, 3));
+    list.push_back(std::make_unique<ProgramScript>(program, noise ? noise(3) : nullptr));
     return list;
   };
-  const auto run_with = [&](const char* name, NoiseModel schedule) {
+  const auto run_with = [&](const char* name, const MakeDisturbance& schedule) {
     auto predictor = std::make_unique<SchedulePredictor>(
         name, std::make_shared<Schedule>(schedule_of(scripts(schedule), kSecond)));
     Heard run(Heard::under(RetentionKind::helper), std::move(predictor));

@@ -10,10 +10,12 @@
 
 #include "device/model/cost_model.h"
 #include "node/node_table.h"
+#include "papers/patterns/pattern.h"
 #include "simulate/levels.h"
 #include "simulate/process.h"
 #include "simulate/schedule_predictor.h"
 #include "simulate/workload.h"
+#include "support/noise.h"
 
 namespace pinion::simulate {
 namespace {
@@ -36,8 +38,8 @@ struct Counts {
 class Counted final : private Observer {
  public:
   Counted(const Program& program, Process::Settings settings, const std::string& predictor,
-          const NoiseModel& noise = {}, int rank = 0)
-      : script_(program.threads[0], noise, rank),
+          const MakeDisturbance& noise = {}, int rank = 0)
+      : script_(program.threads[0], noise ? noise(rank) : nullptr),
         process_(std::move(settings), make(predictor, program), *this) {
     list(program);
     process_.add_thread(script_);
@@ -63,7 +65,7 @@ class Counted final : private Observer {
  private:
   static std::vector<std::unique_ptr<Predictor>> make(const std::string& name, const Program& program) {
     std::vector<std::unique_ptr<Script>> scripts;
-    scripts.push_back(std::make_unique<ProgramScript>(program.threads[0], NoiseModel{}, 0));
+    scripts.push_back(std::make_unique<ProgramScript>(program.threads[0]));
     const auto schedule = std::make_shared<Schedule>(schedule_of(scripts, kStart));
     std::vector<std::unique_ptr<Predictor>> predictors;
     while (predictors.size() < program.domains) {
@@ -76,7 +78,7 @@ class Counted final : private Observer {
   }
   /// Which use of its buffer each acquire is.
   void list(const Program& program) {
-    ProgramScript script(program.threads[0], NoiseModel{}, 0);
+    ProgramScript script(program.threads[0]);
     std::map<std::pair<Address, Address>, std::size_t> uses;
     for (Operation operation; script.next(operation);) {
       if (operation.kind != Operation::Kind::acquire) continue;
@@ -107,7 +109,7 @@ class Counted final : private Observer {
 /// transfers that find too much under lease.
 std::uint64_t largest_buffer(const Program& program) {
   std::uint64_t most = 0;
-  ProgramScript script(program.threads[0], NoiseModel{}, 0);
+  ProgramScript script(program.threads[0]);
   for (Operation operation; script.next(operation);)
     if (operation.kind == Operation::Kind::acquire)
       most = std::max<std::uint64_t>(most, operation.range.to_pages().bytes());
@@ -118,7 +120,7 @@ std::uint64_t belady_bounces(const Program& program, std::uint64_t limit) {
   std::uint64_t bounced = 0;
   Coverage leased;
   std::map<std::uint32_t, Range> slots;
-  ProgramScript script(program.threads[0], NoiseModel{}, 0);
+  ProgramScript script(program.threads[0]);
   for (Operation operation; script.next(operation);) {
     const Range pages = operation.range.to_pages();
     if (operation.kind == Operation::Kind::release) {
@@ -242,7 +244,7 @@ class Swapping : public ::testing::TestWithParam<Case> {
   }
   /// All processes on one node, which may register so much together.
   static Counts run_on_node(const std::vector<Program>& programs, RetentionKind kind, std::uint64_t limit,
-                            const NoiseModel& noise = {}) {
+                            const MakeDisturbance& noise = {}) {
     const std::shared_ptr<node::SharedTable> room = node::NodeTable::simulated();
     std::deque<node::NodeTable> rooms;
     std::deque<Counted> running;
@@ -416,8 +418,7 @@ TEST_P(Swapping, InANodeThatIsShortOfRoomThoughIntervalsStray) {
   }
   const std::uint64_t limit = most - 3 * buffer / 2;
   for (const char* kind : {"none", "10%", "irregular"}) {
-    NoiseModel noise;
-    ASSERT_FALSE(NoiseModel::parse(kind, noise));
+    const MakeDisturbance noise = test::noise(kind);
     const Counts lru = run_on_node(workload.programs, RetentionKind::lru, limit, noise);
     const Counts helper = run_on_node(workload.programs, RetentionKind::helper, limit, noise);
     EXPECT_LE(helper.peak, limit);

@@ -10,10 +10,11 @@
 #include <string>
 #include <tuple>
 
+#include "papers/patterns/pattern.h"
 #include "retention/costs.h"
-#include "simulate/pattern.h"
 #include "simulate/random.h"
 #include "simulate/simulation.h"
+#include "support/noise.h"
 #include "support/sanitizers.h"
 
 namespace pinion::simulate {
@@ -75,7 +76,7 @@ TEST_P(TimeBudgetHolds, ButForTheWorkUnderWay) {
   Settings settings;
   settings.nic = kNic;
   settings.cores = cores;
-  ASSERT_FALSE(NoiseModel::parse(noise, settings.noise));
+  settings.disturbance = test::noise(noise);
   const Result result = simulate(workload, settings);
   EXPECT_LE(result.budget.allowed, std::max(0.020, 0.01 * result.seconds) + 1e-9);
   EXPECT_LE(beyond_bound(result, workload, settings), 1);
@@ -165,7 +166,7 @@ Trial trial_of(std::uint64_t seed) {
   trial.settings.nic = kNic;
   trial.settings.cores = kCores[random.below(3)];
   trial.settings.seed = seed;
-  EXPECT_FALSE(NoiseModel::parse(kNoises[random.below(7)], trial.settings.noise));
+  trial.settings.disturbance = test::noise(kNoises[random.below(7)]);
   return trial;
 }
 

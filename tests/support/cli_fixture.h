@@ -75,7 +75,7 @@ class Cli : public ::testing::Test {
   }
 
   pid_t start(std::vector<std::string> arguments) {
-    arguments.insert(arguments.begin(), (root() / "bin/pinion").string());
+    arguments.insert(arguments.begin(), (root() / executable_).string());
     std::vector<char*> pointers;
     for (std::string& argument : arguments) pointers.push_back(argument.data());
     pointers.push_back(nullptr);
@@ -186,6 +186,7 @@ class Cli : public ::testing::Test {
     writer.finish(c, series, end, 4096);
   }
 
+  fs::path executable_ = "bin/pinion";  ///< that has the commands
   TemporaryDirectory directory_;
 };
 

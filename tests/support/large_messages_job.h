@@ -10,8 +10,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/messages/large_messages.h"
 #include "made_network.h"
+#include "papers/messages/large_messages.h"
 #include "pinion/pinion.h"
 
 namespace pinion::test {

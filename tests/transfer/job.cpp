@@ -13,7 +13,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/messages/large_messages.h"
+#include "papers/messages/large_messages.h"
 #include "pinion/pinion.h"
 #include "transfer/endpoint/fabric_endpoint.h"
 

@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "bench/messages/large_messages.h"
+#include "papers/messages/large_messages.h"
 #include "pinion/pinion.h"
 #include "support/made_network.h"
 #include "transfer/endpoint/remote_memory.h"

@@ -17,8 +17,7 @@ struct Wrong {
 
 const std::vector<Wrong> kProducts = {
     // Sizes.
-    {{"run --limit", "run --node-limit", "run --preregister", "compare --limit", "softroce --memory",
-      "simulate --pattern cg:S:4 --limit", "simulate --pattern cg:S:4 --node-limit"},
+    {{"run --limit", "run --node-limit", "run --preregister", "compare --limit", "softroce --memory"},
      {"0.4", "nan", "inf", "-1", "-1G", "2X", "1Gi", "K", "0x10", "99999999999G", "1G2", "much"}},
     // Limits of less than a page.
     {{"run --limit", "run --node-limit", "compare --limit"}, {"1", "100", "4095"}},
@@ -27,19 +26,17 @@ const std::vector<Wrong> kProducts = {
     // Shares.
     {{"run --time-budget", "run --verify"}, {"1", "-1%", "101%", "%", "some"}},
     // Counts.
-    {{"compare --repeat", "simulate --pattern cg:S:4 --seed", "run --limit-regions"},
-     {"-1", "1.5", "1e3", "0x", "many", "99999999999999999999"}},
+    {{"compare --repeat", "run --limit-regions"}, {"-1", "1.5", "1e3", "0x", "many", "99999999999999999999"}},
     // Choices.
     {{"run --retention", "run --device", "run --nic", "run --monitor", "run --front", "run --cuda",
-      "run --remote-keys", "compare --retention", "simulate --pattern cg:S:4 --retention",
-      "simulate --pattern cg:S:4 --nic", "simulate --study", "doctor --monitor"},
+      "run --remote-keys", "compare --retention", "doctor --monitor"},
      {"best", "Helper", "helper;lru"}},
     // Switches.
     {{"run --off", "run --hugepages", "compare --json", "compare --hugepages", "report x --json",
-      "top --once", "simulate --pattern cg:S:4 --json", "info --json", "doctor --json"},
+      "top --once", "info --json", "doctor --json"},
      {"=maybe", "=1", "=on"}},
     // Lists.
-    {{"compare --retention", "simulate --pattern cg:S:4 --retention"}, {"helper,", ",helper", "helper,,lru"}},
+    {{"compare --retention"}, {"helper,", ",helper", "helper,,lru"}},
     {{"run --only-ranks"}, {"3-1", "0-", "a", "1,2", "-"}},
 };
 
@@ -86,15 +83,6 @@ const std::vector<const char*> kOthers = {
     "stop 99999999999",
     "simulate",
     "simulate absent",
-    "simulate --pattern cg:S",
-    "simulate --pattern cg:S:0",
-    "simulate --pattern cg:S:x",
-    "simulate --pattern cg:Q:4",
-    "simulate --pattern gc:S:4",
-    "simulate --pattern cg:S:4,",
-    "simulate --pattern cg:S:4 --cores 2x",
-    "simulate --pattern cg:S:4 --ppn 4x",
-    "simulate --pattern cg:S:4 --limit 1M,,2M",
     "info colours",
     "info options more",
     "doctor more",

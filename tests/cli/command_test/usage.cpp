@@ -65,8 +65,8 @@ TEST_F(Cli, FilesOfSettingsThatAreWrong) {
   std::ofstream(nic) << "register_ns_base=16us\n";
   expect_usage_error({"run", "--device", "emulated", "--nic", nic, "--", "true"},
                      (nic + ":1: register_ns_base: '16us' is not valid; expected a number").c_str());
-  expect_usage_error({"simulate", "--pattern", "cg:S:2", "--nic", nic},
-                     (nic + ":1: register_ns_base").c_str());
+  write_log(root() / "log", 0);
+  expect_usage_error({"simulate", "log", "--nic", nic}, (nic + ":1: register_ns_base").c_str());
   ::setenv("PINION_CONFIG", config.c_str(), 1);
   expect_usage_error({"run", "--", "true"},
                      (config + ":2: option limit: '2X' is not valid; expected").c_str());
@@ -99,10 +99,6 @@ TEST_F(Cli, EmptyValuesAreRefused) {
                                                         {"compare", "--log", "", "--", "touch", "ran"},
                                                         {"report", ""},
                                                         {"report", "x", "--trace", ""},
-                                                        {"simulate", "--pattern", "cg:S:4", "--seed", ""},
-                                                        {"simulate", "--pattern", "cg:S:4", "--skew", ""},
-                                                        {"simulate", "--pattern", "cg:S:4", "--gflops="},
-                                                        {"simulate", "--study", ""},
                                                         {"info", ""},
                                                         {"doctor", "--monitor", ""},
                                                         {"softroce", "--memory", "", "--", "touch", "ran"},
@@ -127,10 +123,6 @@ TEST_F(Cli, ValuesThatAreNone) {
       {"compare", "--repeat", "1.5", "--", "touch", "ran"},
       {"compare", "--retention", "helper,helper", "--", "touch", "ran"},
       {"compare", "--json=7", "--", "touch", "ran"},
-      {"simulate", "--pattern", "cg:S:4", "--limit", "0.4"},
-      {"simulate", "--pattern", "cg:S:4", "--seed", "-1"},
-      {"simulate", "--pattern", "cg:S:4", "--seed", "99999999999999999999"},
-      {"simulate", "--pattern", "cg:S:4", "--ppn", "4x"},
       {"simulate", "--cores", "2x"},
       {"report", "absent"},
       {"info", "options", "more"},
@@ -149,9 +141,6 @@ TEST_F(Cli, ValuesThatAreNone) {
 TEST_F(Cli, AnEmptyPartOfAListIsRefused) {
   install_harmless_preload();
   const std::vector<std::vector<std::string>> all = {
-      {"simulate", "--pattern", "cg:S:4", "--limit", "1M,,2M"},
-      {"simulate", "--pattern", "cg:S:4,"},
-      {"simulate", "--pattern", "cg:S:4", "--retention", "helper,"},
       {"compare", "--retention", ",helper", "--", "touch", "ran"}};
   for (const auto& arguments : all) expect_usage_error(arguments, "' is empty");
   EXPECT_FALSE(fs::exists(root() / "ran"));
@@ -163,8 +152,6 @@ TEST_F(Cli, ALineBreakInAValueStaysInOneLine) {
       {"info", "x\ny"},
       {"doctor", "x\ny"},
       {"report", "x\ny"},
-      {"simulate", "--pattern", "x\ny"},
-      {"simulate", "--study", "x\ny"},
       {"run", "--tune", "x\ny=1", "--", "touch", "ran"},
       {"run", "--device", "x\ny", "--", "touch", "ran"},
       {"run", "--x\ny", "--", "touch", "ran"},
@@ -240,14 +227,15 @@ TEST_F(Cli, TheBenchIsBuiltInACheckout) {
 
 // The step is for a user at a terminal, and gone at the end.
 TEST_F(Cli, StepsAreShownOnATerminalAlone) {
-  const std::vector<std::string> command = {"simulate", "--pattern", "cg:S:2", "--retention", "helper"};
+  write_log(root() / "log", 0);
+  const std::vector<std::string> command = {"simulate", "log", "--retention", "helper"};
   EXPECT_EQ(pinion(command).err, "");
   int terminal = -1;
   const pid_t child = ::forkpty(&terminal, nullptr, nullptr, nullptr);
   if (child < 0) GTEST_SKIP() << "no terminal can be made here";
   if (child == 0) {
-    ::execl((root() / "bin/pinion").c_str(), "pinion", "simulate", "--pattern", "cg:S:2", "--retention",
-            "helper", nullptr);
+    if (::chdir(root().c_str()) == 0)
+      ::execl((root() / "bin/pinion").c_str(), "pinion", "simulate", "log", "--retention", "helper", nullptr);
     ::_exit(98);
   }
   std::string shown;
@@ -259,7 +247,7 @@ TEST_F(Cli, StepsAreShownOnATerminalAlone) {
   ::waitpid(child, &status, 0);
   EXPECT_EQ(status, 0);
   const std::size_t step = shown.find("\r\033[Kpinion simulate: row 1 of 1: helper (adaptive)");
-  const std::size_t table = shown.find("cg:S:2: 2 ranks");
+  const std::size_t table = shown.find("log: 1 rank");
   ASSERT_NE(step, std::string::npos) << shown;
   ASSERT_NE(table, std::string::npos) << shown;
   EXPECT_EQ(shown.substr(table - 4, 4), "\r\033[K") << shown;
