@@ -107,7 +107,7 @@ constexpr PaperValue kPaper[] = {{"cannon", "paper-firehose", "puts", "puts", 1.
                                  {"bitonic", "paper-rendezvous-unpin", "latency_us", "us", 522},
                                  {"bitonic", "paper-rendezvous-unpin", "seconds", "s", 4740}};
 
-/// Beside the other examples.
+/// It is beside the other examples.
 std::string program() {
   const fs::path path = installation() / "bin/examples/gas";
   if (::access(path.c_str(), X_OK) == 0) return path.string();

@@ -150,7 +150,7 @@ void add_rows(std::vector<SimulateRow>& rows, const SimulateArguments& arguments
   }
 }
 
-/// What computations are disturbed by.
+/// The noises that disturb computations.
 std::string noise_of(const SimulateRow& row) {
   const auto given = row.choice.find("noise");
   return given == row.choice.end() ? "none" : given->second;

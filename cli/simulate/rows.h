@@ -27,7 +27,7 @@ struct Dimension {
 bool always(RetentionKind kind);
 bool where_predicted(RetentionKind kind);
 bool where_acting(RetentionKind kind);
-/// Those of `pinion simulate`, in the order in which rows change.
+/// The lists of `pinion simulate`, in the order in which rows change.
 std::vector<Dimension> log_dimensions();
 
 /// The values of a row, by option.

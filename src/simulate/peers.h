@@ -32,7 +32,7 @@ class Meetings {
   virtual std::vector<std::uint32_t> woken() = 0;
 };
 
-/// Who waits for whom. A value, shared by all runs of a workload.
+/// It tells who waits for whom. It is a value, shared by all runs of a workload.
 class Coupled {
  public:
   virtual ~Coupled() = default;
