@@ -127,6 +127,9 @@ def check_documents(table):
             expect(names_option(text.get(name, ""), option["name"]), f"docs/commands.md: {name} lacks {option['name']}")
     for option in sorted(everyday):
         expect(names_option(every, option) or f"`{option[2:]}`" in every, f"no document names {option}")
+    # A checkout's own, whose executable reads them.
+    options["bench"] = set(re.findall(r"(--[a-z][\w-]*)", output(build / "bin/pinion", "bench", "--help").stdout))
+    expect("--rounds" in options["bench"], "pinion bench --help names no --rounds")
     for page in pages:
         for n, line in enumerate(page.read_text().splitlines(), 1):
             for name, rest in re.findall(r"\bpinion ([a-z]+) ([^`|#]*)", line):
