@@ -28,6 +28,6 @@ assert (r["acquires"]["total"], r["registered_bytes"]["peak"]) == (356, 23093248
 assert any("exchange" in site["name"] for site in r["call_sites"])
 CHECK
 cp "$kept"/profile* "$work"  # a simulation keeps what it learns
-"$pinion" simulate "$work/run.plog" --retention helper --profile "$work/profile" >"$work/out" 2>"$work/err" || fail "the profile: $(cat "$work/out")"
+"$build/libexec/pinion/papers" simulate "$work/run.plog" --retention helper --profile "$work/profile" >"$work/out" 2>"$work/err" || fail "the profile: $(cat "$work/out")"
 [ ! -s "$work/err" ] || fail "the profile: $(cat "$work/err")"
 [ "$failures" -eq 0 ]
