@@ -54,6 +54,15 @@ const char* text(FirehosePattern pattern) {
   return "";
 }
 
+/// A row of static shares or of lending, as the job's quota says, with a ConnectX.
+Row row_of(const char* part, FirehoseJob job) {
+  const bool lends = job.quota.sharing == Sharing::lending;
+  job.rides = lends;  // not in the paper
+  job.nic = nic("connectx");
+  job.quota.move_time = move_time(job);
+  return {part, text(job.pattern), lends ? "lending" : "static", job, simulate_firehose(job)};
+}
+
 /// Static shares against lending, from 2 nodes to 10,000, at a fixed M.
 std::vector<Row> scaling() {
   std::vector<Row> rows;
@@ -65,11 +74,7 @@ std::vector<Row> scaling() {
         job.quota = {sharing, 1'024, 64, nodes};
         job.pattern = pattern;
         job.puts = 400'000;
-        job.rides = sharing == Sharing::lending;  // not in the paper
-        job.nic = nic("connectx");
-        job.quota.move_time = move_time(job);
-        const char* name = sharing == Sharing::lending ? "lending" : "static";
-        rows.push_back({"scaling", text(pattern), name, job, simulate_firehose(job)});
+        rows.push_back(row_of("scaling", job));
       }
     }
   }
@@ -121,11 +126,7 @@ std::vector<Row> victims() {
         job.pattern = pattern;
         job.working_set = 256;
         job.puts = 200'000;
-        job.rides = sharing == Sharing::lending;
-        job.nic = nic("connectx");
-        job.quota.move_time = move_time(job);
-        const char* name = sharing == Sharing::lending ? "lending" : "static";
-        rows.push_back({"victims", text(pattern), name, job, simulate_firehose(job)});
+        rows.push_back(row_of("victims", job));
       }
   return rows;
 }
