@@ -30,11 +30,11 @@ const char* protocol_text(runlog::Protocol protocol) {
   return names[static_cast<int>(protocol)];
 }
 
-struct Named {
+struct NamedEvent {
   const char *kind, *name;
 };
 
-Named named(const Event& e) {
+NamedEvent named_event(const Event& e) {
   switch (e.kind) {
     case EventKind::registration:
       return {"registration", "register"};
@@ -123,7 +123,7 @@ class Writer {
   }
 
   Json described(const Event& e, int process) const {
-    const auto [kind, name] = named(e);
+    const auto [kind, name] = named_event(e);
     Json json = {{"process", process},
                  {"thread", e.flags & runlog::kByHelper ? kHelperThread : e.thread + 1},
                  {"kind", kind},

@@ -51,14 +51,14 @@ void add_rows(Table& table, const char* direction, const Copies (&ways)[runlog::
   }
 }
 
-Json to_json(const Copies& copies) {
+Json copy_counts(const Copies& copies) {
   return {
       {"count", copies.count}, {"bytes", copies.bytes}, {"seconds", static_cast<double>(copies.ns) / 1e9}};
 }
 
 Json direction_json(const Copies (&ways)[runlog::kCopyWays]) {
   Json json = Json::object();
-  for (const CopyWay way : kWays) json[to_string(way)] = to_json(of(ways, way));
+  for (const CopyWay way : kWays) json[to_string(way)] = copy_counts(of(ways, way));
   return json;
 }
 

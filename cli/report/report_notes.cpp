@@ -22,14 +22,14 @@ constexpr std::size_t kRangesShown = 8;
 constexpr std::size_t kRanksShown = 4;
 
 /// Ranks with a property: how many, and the first of them by name.
-struct Named {
+struct RanksWith {
   std::uint64_t count = 0;
   std::string names;
 };
 
 template <class F>
-Named named(const Report& r, F&& has) {
-  Named found;
+RanksWith ranks_with(const Report& r, F&& has) {
+  RanksWith found;
   for (const RankReport& rank : r.per_rank) {
     if (!has(rank)) continue;
     if (++found.count <= kRanksShown) found.names += (found.count > 1 ? ", " : "") + rank_text(rank);
@@ -46,8 +46,8 @@ std::string rank_text(const RankReport& rank) {
 }
 
 std::string unfinished_text(const Report& r) {
-  const Named running = named(r, [](const RankReport& rank) { return rank.running; });
-  const Named broken_off = named(r, [](const RankReport& rank) { return !rank.complete && !rank.running; });
+  const RanksWith running = ranks_with(r, [](const RankReport& rank) { return rank.running; });
+  const RanksWith broken_off = ranks_with(r, [](const RankReport& rank) { return !rank.complete && !rank.running; });
   std::string text;
   if (running.count)
     text = fmt::format("{} not ended: the job still writes to its log",
@@ -59,7 +59,7 @@ std::string unfinished_text(const Report& r) {
 }
 
 std::string stopped_text(const Report& r) {
-  const Named stopped = named(r, [](const RankReport& rank) { return rank.stopped_after_seconds > 0; });
+  const RanksWith stopped = ranks_with(r, [](const RankReport& rank) { return rank.stopped_after_seconds > 0; });
   if (stopped.count == 0) return {};
   double first = r.wall_seconds;
   for (const RankReport& rank : r.per_rank)
@@ -82,7 +82,7 @@ std::string lost_events_text(const Report& r) {
       why.insert(is_full(rank) ? "more than log-size" : "no space left where the log is");
     if (rank.records_dropped) why.insert("they came faster than the helper could take them");
   }
-  const Named ranks = named(r, [](const RankReport& rank) { return rank.events_dropped > 0; });
+  const RanksWith ranks = ranks_with(r, [](const RankReport& rank) { return rank.events_dropped > 0; });
   return fmt::format("{} missing ({}; {})", plural_text(r.events_dropped, "event is", "events are"),
                      fmt::join(why, "; "), ranks.names);
 }
