@@ -1,6 +1,6 @@
 // The ABI that a source of the front is compiled for: the ABI-dependent ones are compiled once for each, with
-// PINION_MPI_ABI naming its namespace (openmpi, mpich). Both ABIs are frozen, so every build has both,
-// independent of mpi.h.
+// PINION_MPI_ABI naming its namespace (openmpi, mpich, standard). All are frozen, so every build has them
+// all, independent of mpi.h.
 #pragma once
 
 #if !defined(PINION_MPI_ABI)
@@ -11,12 +11,13 @@
 
 #include "intercept/mpi/abi_mpich.h"
 #include "intercept/mpi/abi_openmpi.h"
+#include "intercept/mpi/abi_standard.h"
 
 namespace pinion::mpi::PINION_MPI_ABI {
 
 constexpr int kSuccess = 0;
 
-/// A handle as the tables that both ABIs share know it.
+/// A handle as the tables that all ABIs share know it.
 template <class Handle>
 std::uintptr_t key_of(Handle handle) {
   if constexpr (std::is_pointer_v<Handle>) {

@@ -53,6 +53,7 @@ struct Predefined {
   static constexpr int kInfoNull = 0x1c000000;
   static constexpr int kRequestNull = 0x2c000000;
   static constexpr int kDatatypeNull = 0x0c000000;
+  static constexpr int kWinNull = 0x20000000;
   static constexpr int kShortInt = static_cast<int>(0x8c000003);
   static constexpr int kNoOp = 0x5800000e;
   /// The types that programs send most; the last byte is the type's number.

@@ -57,6 +57,7 @@ struct Predefined {
   static constexpr const char* kInfoNull = "ompi_mpi_info_null";
   static constexpr const char* kRequestNull = "ompi_request_null";
   static constexpr const char* kDatatypeNull = "ompi_mpi_datatype_null";
+  static constexpr const char* kWinNull = "ompi_mpi_win_null";
   static constexpr const char* kShortInt = "ompi_mpi_short_int";
   static constexpr const char* kNoOp = "ompi_mpi_op_no_op";
   /// The types that programs send most, each an object of 512 bytes.

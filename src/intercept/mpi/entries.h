@@ -33,5 +33,8 @@ extern const Front kFront;
 namespace mpich {
 extern const Front kFront;
 }
+namespace standard {
+extern const Front kFront;
+}
 
 }  // namespace pinion::mpi

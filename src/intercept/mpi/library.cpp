@@ -43,6 +43,8 @@ void attach(void* handle) {
   find(l.cartdim_get, "PMPI_Cartdim_get");
   find(l.graph_neighbors_count, "PMPI_Graph_neighbors_count");
   find(l.dist_graph_neighbors_count, "PMPI_Dist_graph_neighbors_count");
+  find(l.get_count_large, "PMPI_Get_count_c");
+  find(l.test_cancelled, "PMPI_Test_cancelled");
 
   // A program that was linked with MPI may have the data in itself (copy relocations), and the library uses
   // that.
@@ -57,6 +59,7 @@ void attach(void* handle) {
   l.info_null = predefined<Info>(Predefined::kInfoNull, symbol);
   l.no_op = predefined<Op>(Predefined::kNoOp, symbol);
   l.request_null = predefined<Request>(Predefined::kRequestNull, symbol);
+  l.win_null = predefined<Win>(Predefined::kWinNull, symbol);
   for (const auto type : Predefined::kTypes) g_type_sizes.expect(predefined<Datatype>(type, symbol));
 }
 

@@ -38,12 +38,15 @@ struct Library {
   int (*cartdim_get)(Comm, int*);
   int (*graph_neighbors_count)(Comm, int, int*);
   int (*dist_graph_neighbors_count)(Comm, int*, int*, int*);
+  int (*get_count_large)(const Status*, Datatype, Count*);
+  int (*test_cancelled)(const Status*, int*);
 
   Comm comm_world, comm_null;
   Datatype datatype_null, short_int;
   Info info_null;
   Op no_op;
   Request request_null;
+  Win win_null;
 };
 
 extern Library g_library;

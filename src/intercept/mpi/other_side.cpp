@@ -8,7 +8,8 @@ bool OtherSide::is_near(HandleQuestions& questions, int other) const {
       if (!may_ask(questions, comm_)) return true;
       return other == kAll ? all_on_this_node(comm_) : on_this_node(comm_, other);
     case Group::window:
-      if (!questions.may_ask(KnownHandles::windows(), key_of(win_))) return true;
+      if (win_ == library().win_null || !questions.may_ask(KnownHandles::windows(), key_of(win_)))
+        return true;
       return peer_ >= 0 ? target_on_this_node(win_, peer_) : all_targets_on_this_node(win_);
     case Group::none:
       break;

@@ -9,8 +9,6 @@
 #include <string_view>
 
 #include "base/own_loading.h"
-#include "base/process.h"
-#include "base/warning.h"
 #include "intercept/exports.h"
 #include "intercept/mpi/abi_mpich.h"
 #include "intercept/mpi/abi_openmpi.h"
@@ -75,19 +73,17 @@ const Front* front_of(const void* code) {
   const char* const file = file_around(code);
   const std::string_view path = file;
   const std::string_view name = path.substr(path.rfind('/') + 1);
-  if (is_standard_abi(name, code)) {
-    if (job_place().rank <= 0)
-      warn("%s has the ABI of the MPI standard: its calls are not looked at", name.data());
-    return nullptr;
-  }
   // It stays loaded: the entries lead into it.
   void* const library = load_library(file, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-  const Front* const front = library != nullptr ? front_for(library) : nullptr;
+  const Front* const front = library == nullptr            ? nullptr
+                             : is_standard_abi(name, code) ? &standard::kFront
+                                                           : front_for(library);
   if (front != nullptr)
     front->attach(library);
   else
     std::fprintf(stderr,
-                 "pinion: this MPI has neither Open MPI's ABI nor MPICH's: its calls are not looked at\n");
+                 "pinion: this MPI has neither the standard's ABI nor Open MPI's or MPICH's: its calls are "
+                 "not looked at\n");
   return front;
 }
 

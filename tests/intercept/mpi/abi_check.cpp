@@ -1,13 +1,20 @@
 // Checks that the front's own description of the MPI ABIs (src/intercept/mpi/abi_*.h) agrees with the mpi.h
-// of an installed MPI. Compiled, not run.
+// of an installed MPI, or with the standard's mpi_abi.h. Compiled; for the standard's, run too.
+#ifdef STANDARD_ABI
+#include <mpi_abi.h>
+#else
 #include <mpi.h>
+#endif
 
 #include <algorithm>
 #include <cstddef>
 #include <iterator>
 #include <type_traits>
 
-#ifdef OPEN_MPI
+#if defined(STANDARD_ABI)
+#include "intercept/mpi/abi_standard.h"
+namespace abi = pinion::mpi::standard;
+#elif defined(OPEN_MPI)
 #include "intercept/mpi/abi_openmpi.h"
 namespace abi = pinion::mpi::openmpi;
 static_assert(offsetof(MPI_Status, _ucount) == offsetof(abi::Status, bytes_));
@@ -104,3 +111,63 @@ bool pointers_agree() {
   return MPI_IN_PLACE == abi::kInPlace && static_cast<void*>(MPI_STATUS_IGNORE) == abi::kStatusIgnore &&
          MPI_BOTTOM == nullptr;
 }
+
+#ifdef STANDARD_ABI
+static bool is(const void* theirs, std::uintptr_t ours) {
+  return reinterpret_cast<std::uintptr_t>(theirs) == ours;
+}
+
+int main() {
+  using Ours = abi::Predefined;
+  const MPI_Datatype theirs[] = {MPI_DOUBLE,
+                                 MPI_INT,
+                                 MPI_BYTE,
+                                 MPI_CHAR,
+                                 MPI_FLOAT,
+                                 MPI_LONG,
+                                 MPI_DOUBLE_PRECISION,
+                                 MPI_INTEGER,
+                                 MPI_REAL,
+                                 MPI_DOUBLE_COMPLEX,
+                                 MPI_C_DOUBLE_COMPLEX,
+                                 MPI_COMPLEX,
+                                 MPI_UNSIGNED_LONG,
+                                 MPI_UNSIGNED,
+                                 MPI_UNSIGNED_CHAR,
+                                 MPI_SIGNED_CHAR,
+                                 MPI_LONG_LONG_INT,
+                                 MPI_UNSIGNED_LONG_LONG,
+                                 MPI_SHORT,
+                                 MPI_UNSIGNED_SHORT,
+                                 MPI_INT64_T,
+                                 MPI_UINT64_T,
+                                 MPI_INT32_T,
+                                 MPI_UINT32_T,
+                                 MPI_INT16_T,
+                                 MPI_UINT16_T,
+                                 MPI_INT8_T,
+                                 MPI_UINT8_T,
+                                 MPI_REAL8,
+                                 MPI_REAL4,
+                                 MPI_LOGICAL,
+                                 MPI_CHARACTER,
+                                 MPI_DOUBLE_INT,
+                                 MPI_2INT,
+                                 MPI_AINT,
+                                 MPI_OFFSET,
+                                 MPI_COUNT,
+                                 MPI_C_BOOL,
+                                 MPI_C_FLOAT_COMPLEX,
+                                 MPI_PACKED,
+                                 MPI_LONG_DOUBLE,
+                                 MPI_WCHAR};
+  const bool handles = is(MPI_COMM_WORLD, Ours::kCommWorld) && is(MPI_COMM_NULL, Ours::kCommNull) &&
+                       is(MPI_INFO_NULL, Ours::kInfoNull) && is(MPI_NO_OP, Ours::kNoOp) &&
+                       is(MPI_REQUEST_NULL, Ours::kRequestNull) && is(MPI_WIN_NULL, Ours::kWinNull) &&
+                       is(MPI_DATATYPE_NULL, Ours::kDatatypeNull) && is(MPI_BYTE, Ours::kByte) &&
+                       is(MPI_SHORT_INT, Ours::kShortInt);
+  const bool types =
+      std::equal(std::begin(theirs), std::end(theirs), std::begin(Ours::kTypes), std::end(Ours::kTypes), is);
+  return handles && types && pointers_agree() ? 0 : 1;
+}
+#endif

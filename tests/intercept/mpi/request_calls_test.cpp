@@ -167,6 +167,18 @@ class RequestCallsTest : public LeasesTest {
   char* at(std::size_t number) const { return reinterpret_cast<char*>(page(number)); }
 };
 
+// Some MPIs return success from a call with a null handle, once the program's error handler has returned.
+TEST_F(RequestCallsTest, NullHandlesAreNeitherAskedAboutNorLearnt) {
+  g_library.comm_world = Predefined::kCommWorld;
+  g_library.comm_null = Predefined::kCommNull;
+  HandleQuestions questions;
+  EXPECT_FALSE(OtherSide::may_ask(questions, Predefined::kCommNull));
+  EXPECT_FALSE(questions.refused());  // nothing to be asked after the call either
+  questions.called();
+  EXPECT_FALSE(OtherSide::may_ask(questions, Predefined::kCommNull));
+  EXPECT_FALSE(KnownHandles::communicators().contains(Predefined::kCommNull));
+}
+
 TEST_F(RequestCallsTest, AllLeasesOfThreadsAreReturned) {
   constexpr unsigned kThreads = 4;
   constexpr int kRounds = 1500;
