@@ -12,6 +12,7 @@
 #include <iterator>
 #include <optional>
 
+#include "cli/doctor/mpi_libraries.h"
 #include "cli/run/front_reach.h"
 #include "lease/acts.h"
 
@@ -28,13 +29,16 @@ const std::pair<std::string, std::string> kUcxPrices[] = {{"UCX_IB_MEM_REG_OVERH
 /// UCX's own default before 1.16.
 constexpr std::uint64_t kMostUnreleased = std::uint64_t{512} << 20;
 
+CommandLine g_command;
+
 struct Version {
   unsigned major = 0, minor = 0;
 };
 
 /// The answer of `ask` about a library, in a process of its own: libraries start threads, patch code and
 /// print as they are loaded. Empty where the library is absent.
-std::optional<Version> version_of(const char* library, const char* function, Version (*ask)(void* function)) {
+std::optional<Version> version_of(const std::string& library, const char* function,
+                                  Version (*ask)(void* function)) {
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0) return std::nullopt;
   const pid_t child = ::fork();
@@ -42,7 +46,7 @@ std::optional<Version> version_of(const char* library, const char* function, Ver
     const int nowhere = ::open("/dev/null", O_WRONLY | O_CLOEXEC);
     ::dup2(nowhere, STDOUT_FILENO);
     ::dup2(nowhere, STDERR_FILENO);
-    void* const handle = ::dlopen(library, RTLD_LAZY);
+    void* const handle = ::dlopen(library.c_str(), RTLD_LAZY);
     void* const asked = handle ? ::dlsym(handle, function) : nullptr;
     if (!asked) ::_exit(1);
     const Version version = ask(asked);
@@ -56,8 +60,13 @@ std::optional<Version> version_of(const char* library, const char* function, Ver
   return told ? std::optional(version) : std::nullopt;
 }
 
-void find_ucx(std::vector<CacheAbove>& caches) {
-  const auto found = version_of("libucp.so.0", "ucp_get_version", [](void* function) {
+/// The library of this name in the folder of the one beside it.
+std::string beside(const std::string& library, const char* name) {
+  return library.substr(0, library.rfind('/') + 1) + name;
+}
+
+void find_ucx(const std::string& library, std::vector<CacheAbove>& caches) {
+  const auto found = version_of(library, "ucp_get_version", [](void* function) {
     Version version;
     unsigned release = 0;
     reinterpret_cast<void (*)(unsigned*, unsigned*, unsigned*)>(function)(&version.major, &version.minor,
@@ -81,15 +90,15 @@ void find_ucx(std::vector<CacheAbove>& caches) {
     ucx.most_unreleased = "UCX_RCACHE_MAX_UNRELEASED";
   }
   // Programs may have their modules elsewhere.
-  std::vector<std::string> parts{"libuct.so.0//ucx/libuct_ib*.so.0"};
+  std::vector<std::string> parts{beside(library, "libuct.so.0") + kBeside + "ucx/libuct_ib*.so.0"};
   if (const char* const modules = std::getenv("UCX_MODULE_DIR"))
     parts = {std::string(modules) + "/libuct_ib.so.0"};
   ucx.is_met = front_reach(parts) == FrontReach::reached;
   caches.push_back(std::move(ucx));
 }
 
-void find_libfabric(std::vector<CacheAbove>& caches) {
-  const auto found = version_of("libfabric.so.1", "fi_version", [](void* function) {
+void find_libfabric(const std::string& library, std::vector<CacheAbove>& caches) {
+  const auto found = version_of(library, "fi_version", [](void* function) {
     const std::uint32_t version = reinterpret_cast<std::uint32_t (*)()>(function)();
     return Version{version >> 16, version & 0xffff};
   });
@@ -100,19 +109,20 @@ void find_libfabric(std::vector<CacheAbove>& caches) {
                        {kLibfabricSize},
                        {kLibfabricCount},
                        {}};
-  std::vector<std::string> parts{"libfabric.so.1"};  // the provider is inside, or a plug-in
-  for (const char* const plugin : kVerbsPlugins)
-    parts.push_back(std::string("libfabric.so.1") + kBeside + plugin);
+  std::vector<std::string> parts{library};  // the provider is inside, or a plug-in
+  for (const char* const plugin : kVerbsPlugins) parts.push_back(library + kBeside + plugin);
   if (const char* const providers = std::getenv("FI_PROVIDER_PATH"))
-    parts.push_back(std::string(providers) + "/libverbs-fi.so");
+    parts.push_back(std::string(providers) + "/libverbs*-fi.so");
   libfabric.is_met = front_reach(parts) == FrontReach::reached;
   caches.push_back(std::move(libfabric));
 }
 
-std::vector<CacheAbove> find_caches() {
+std::vector<CacheAbove> find_caches(const CommandLine& command) {
   std::vector<CacheAbove> caches;
-  find_ucx(caches);
-  find_libfabric(caches);
+  const MpiLibraries libraries = mpi_libraries(command);
+  find_ucx(libraries.ucx, caches);
+  find_libfabric(libraries.libfabric, caches);
+  if (!libraries.may_be_open_mpi) return caches;
   // Its variable, which other libraries ignore: only its launcher could find out which Open MPI there is.
   // It registers by way of the libraries above.
   CacheAbove open_mpi{"Open MPI", {{"OMPI_MCA_mpi_leave_pinned", "0"}}, {}, {}, {}, {}};
@@ -123,8 +133,10 @@ std::vector<CacheAbove> find_caches() {
 
 }  // namespace
 
+void look_for_caches_of(const CommandLine& command) { g_command = command; }
+
 const std::vector<CacheAbove>& caches_above() {
-  static const std::vector<CacheAbove> caches = find_caches();
+  static const std::vector<CacheAbove> caches = find_caches(g_command);
   return caches;
 }
 

@@ -9,6 +9,7 @@
 #include <utility>
 #include <vector>
 
+#include "cli/command.h"
 #include "lease/engine_options.h"
 
 namespace pinion::cli {
@@ -31,6 +32,9 @@ struct CacheAbove {
 /// Providers of libfabric's for libibverbs that are plug-ins: in a folder beside the library, or flat there
 /// (Intel's). Patterns below the library's folder.
 constexpr const char* kVerbsPlugins[] = {"libfabric/libverbs*-fi.so", "libverbs*-fi.so"};
+
+/// Lets caches_above() look beside the command's programs first (mpi_libraries.h). Called before it.
+void look_for_caches_of(const CommandLine& command);
 
 /// Returns the caches of the libraries that programs started from here would find. Loads them.
 /// Once in this process.

@@ -407,6 +407,7 @@ void doctor_of_gpus(bool json) {
 }
 
 void doctor(bool json, const std::vector<std::string>& programs) {
+  look_for_caches_of(programs.empty() ? CommandLine{"mpiexec", "python3"} : programs);
   OptionFlags().options();  // Mistakes in PINION are no fault of the libraries that read it.
   const std::vector<std::string> other_hooks = hooks_of_others();
   const std::vector<MonitorFinding> monitors = try_all_monitors();

@@ -11,6 +11,7 @@
 #include "base/clock.h"
 #include "base/process.h"
 #include "cli/command.h"
+#include "cli/doctor/caches_above.h"
 #include "cli/parser.h"
 #include "cli/run/beforehand.h"
 #include "cli/run/comparison.h"
@@ -174,6 +175,7 @@ void compare(CompareArguments& arguments) {
     throw UsageError("compare starts the launcher itself: pinion compare -- mpirun -n 2 ./app");
   rows_of(arguments.rows, arguments.flags.options());  // wrong ones before all else
   check_beforehand(arguments.flags.options(), arguments.command);
+  look_for_caches_of(arguments.command);
   choose_device(arguments);
   arguments.made_log = !std::filesystem::exists(arguments.log);
   make_log_directory(arguments.log);

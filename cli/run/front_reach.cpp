@@ -51,21 +51,29 @@ void look_at(const link_map& part, const link_map& front, Slots& slots) {
 /// None of those that programs end with by chance.
 int status_of(FrontReach reach) { return 10 + static_cast<int>(reach); }
 
-/// Files by their part's name (front_reach.h).
-std::vector<std::string> files_of(const std::string& part) {
-  const auto mark = part.find(kBeside);
-  if (mark == std::string::npos) return {part};
-  const link_map* const beside = map_of(::dlopen(part.substr(0, mark).c_str(), RTLD_NOW));
-  if (beside == nullptr) return {};
-  const std::string library = beside->l_name;
-  const std::string pattern =
-      library.substr(0, library.rfind('/') + 1) + part.substr(mark + std::string_view(kBeside).size());
+/// The files of this pattern.
+std::vector<std::string> files_like(const std::string& pattern) {
   std::vector<std::string> files;
   glob_t found{};
   if (::glob(pattern.c_str(), 0, nullptr, &found) == 0)
     files.assign(found.gl_pathv, found.gl_pathv + found.gl_pathc);
   ::globfree(&found);
   return files;
+}
+
+/// Files by their part's name (front_reach.h).
+std::vector<std::string> files_of(const std::string& part) {
+  const auto mark = part.find(kBeside);
+  if (mark == std::string::npos) {
+    const bool is_pattern = part.find('*') != std::string::npos;
+    return is_pattern ? files_like(part) : std::vector<std::string>{part};
+  }
+  const link_map* const beside = map_of(::dlopen(part.substr(0, mark).c_str(), RTLD_NOW));
+  if (beside == nullptr) return {};
+  const std::string library = beside->l_name;
+  const std::string pattern =
+      library.substr(0, library.rfind('/') + 1) + part.substr(mark + std::string_view(kBeside).size());
+  return files_like(pattern);
 }
 
 }  // namespace

@@ -18,7 +18,7 @@ enum class FrontReach {
 /// In a part's name, between a library and the pattern of files beside it.
 constexpr const char* kBeside = "//";
 
-/// Looks at the library's parts that exist: names as dlopen() takes them, or
+/// Looks at the library's parts that exist: names as dlopen() takes them, patterns of files, or
 /// `libuct.so.0//ucx/libuct_ib*.so.0`.
 FrontReach front_reach(const std::vector<std::string>& parts);
 

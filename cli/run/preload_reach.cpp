@@ -26,6 +26,25 @@ namespace pinion::cli {
 
 namespace {
 
+bool is_executable(const std::string& file) {
+  struct stat status {};
+  return ::stat(file.c_str(), &status) == 0 && S_ISREG(status.st_mode) && ::access(file.c_str(), X_OK) == 0;
+}
+
+}  // namespace
+
+std::string found_by_path(const std::string& name) {
+  if (name.find('/') != std::string::npos) return is_executable(name) ? name : "";
+  const char* const path = std::getenv("PATH");
+  std::istringstream directories(path ? path : "");
+  for (std::string directory; std::getline(directories, directory, ':');)
+    if (const std::string file = (directory.empty() ? "." : directory) + "/" + name; is_executable(file))
+      return file;
+  return {};
+}
+
+namespace {
+
 /// The kernel informs the dynamic linker that privileges come with the file (AT_SECURE).
 bool gives_privileges(const std::string& file, const struct stat& status) {
   if ((status.st_mode & S_ISUID) != 0 && status.st_uid != ::geteuid()) return true;
@@ -109,22 +128,6 @@ class ElfFile {
   const char* content_ = nullptr;
   std::optional<ElfW(Ehdr)> header_;
 };
-
-bool is_executable(const std::string& file) {
-  struct stat status {};
-  return ::stat(file.c_str(), &status) == 0 && S_ISREG(status.st_mode) && ::access(file.c_str(), X_OK) == 0;
-}
-
-/// Finds the program as execvp() does; empty if there is none.
-std::string found_by_path(const std::string& name) {
-  if (name.find('/') != std::string::npos) return is_executable(name) ? name : "";
-  const char* const path = std::getenv("PATH");
-  std::istringstream directories(path ? path : "");
-  for (std::string directory; std::getline(directories, directory, ':');)
-    if (const std::string file = (directory.empty() ? "." : directory) + "/" + name; is_executable(file))
-      return file;
-  return {};
-}
 
 bool is_one_of(const std::string& name, std::initializer_list<std::string_view> names) {
   return std::find(names.begin(), names.end(), name) != names.end();

@@ -20,4 +20,7 @@ struct Unreached {
 /// names. Other words are data.
 std::vector<Unreached> unreached_programs(const CommandLine& command);
 
+/// Finds the program as execvp() does; empty if there is none.
+std::string found_by_path(const std::string& name);
+
 }  // namespace pinion::cli

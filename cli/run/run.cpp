@@ -80,6 +80,8 @@ void tell_caches_off(const Options& options) {
   std::string text;
   for (const CacheAbove& cache : caches_above()) {
     if (!cache.is_met) {
+      const auto is_users = [](const auto& setting) { return std::getenv(setting.first.c_str()) != nullptr; };
+      if (std::any_of(cache.off.begin(), cache.off.end(), is_users)) continue;
       tell(fmt::format(
           "{} keeps its registration cache: its registrations are not seen to lead into the front; {}={} "
           "switches it off",
@@ -144,6 +146,7 @@ int run(OptionFlags flags, const std::vector<std::string>& inherited, const std:
     return inside_launcher() ? execute(command, without_preload()) : run_and_wait(command, without_preload());
   }
   check_beforehand(options, command);
+  look_for_caches_of(command);
   const std::string raised = raise_memlock(options);
   if (inside_launcher()) {
     // Other ranks share the directory: its files stay. Around a launcher, `pinion run` has made it already; a

@@ -166,6 +166,30 @@ LD_LIBRARY_PATH=$work/intel "$pinion" run --log "$work/log" -- true 2>"$work/err
 unwrap
 says "libfabric 1.99 FI_MR_CACHE_MAX_COUNT=0" "a flat plug-in"
 
+# An MPI that has its UCX inside, as pip's have: found beside the launcher, by its own name; a system's is not looked at. A
+# variable that the user has set is not advised.
+venv=$work/venv
+mkdir -p "$venv/bin" "$venv/lib/mpich/ucx"
+printf '#!/bin/sh\nexec "$@"\n' >"$venv/bin/mpiexec"
+chmod +x "$venv/bin/mpiexec"
+echo 'void ucp_get_version(unsigned* a, unsigned* b, unsigned* c) { *a = 1, *b = 99, *c = 0; }' |
+  gcc -x c -shared -fPIC -Wl,-soname,libucp.so.0 - -o "$venv/lib/mpich/libucp.so.0"
+echo 'int uct;' | gcc -x c -shared -fPIC -Wl,-soname,libuct.so.0 - -o "$venv/lib/mpich/libuct.so.0"
+echo 'int mpi;' | gcc -x c -shared -fPIC -Wl,-soname,libmpi.so.12 - -o "$venv/lib/libmpi.so.12" \
+  -x none -Wl,--no-as-needed "$venv/lib/mpich/libucp.so.0" -Wl,--enable-new-dtags,-rpath,'$ORIGIN/mpich'
+cp "$work/intel/libverbs-1.12-fi.so" "$venv/lib/mpich/ucx/libuct_ib.so.0"
+PATH=$venv/bin:$PATH "$pinion" run --log "$work/log" -- mpiexec printenv PINION_CACHES_OFF >"$work/out" 2>"$work/err"
+unwrap
+says "switched off: UCX 1.99 UCX_RCACHE_ENABLE=n" "an MPI with its UCX inside"
+grep -q "Open MPI" "$work/err" && fail "MPICH is taken for Open MPI: $(cat "$work/err")"
+grep -q "mpi:UCX_RCACHE_ENABLE=n" "$work/out" || fail "an MPI with its UCX inside is not led: $(cat "$work/out")"
+rm "$venv/lib/mpich/ucx/libuct_ib.so.0"
+PATH=$venv/bin:$PATH "$pinion" run --log "$work/log" -- mpiexec true 2>"$work/err"
+unwrap
+says "UCX 1.99 keeps its registration cache" "a UCX without InfiniBand"
+PATH=$venv/bin:$PATH UCX_RCACHE_ENABLE=n "$pinion" run --log "$work/log" -- mpiexec true 2>"$work/err"
+grep -q "UCX 1.99" "$work/err" && fail "advice that was taken: $(cat "$work/err")"
+
 # UCX's stays on in programs without MPI, under Pinion's limit.
 "$pinion" run --log "$work/log" -- true 2>"$work/err"
 unwrap
