@@ -20,6 +20,7 @@
 #include "base/process.h"
 #include "cli/doctor/caches_above.h"
 #include "cli/error_line.h"
+#include "cli/run/group_witness.h"
 #include "cli/system_files.h"
 #include "lease/acts.h"
 #include "monitor/libc_hooks.h"
@@ -44,14 +45,14 @@ sigset_t forwarded_signals() {
 
 int shell_status(int status) { return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status); }
 
-// Waits for the child. A signal that the terminal sent reached the whole process group, the child included;
-// only signals for this process alone are passed on.
-int wait_forwarding(pid_t child, const sigset_t& signals) {
+// Waits for the child. A signal that the terminal or kill() sent to the whole process group reached the
+// child, too; only signals for this process alone are passed on.
+int wait_forwarding(pid_t child, const sigset_t& signals, GroupWitness& group) {
   for (;;) {
     siginfo_t info{};
     if (sigwaitinfo(&signals, &info) < 0) continue;
     if (info.si_signo != SIGCHLD) {
-      if (info.si_code <= 0) ::kill(child, info.si_signo);
+      if (info.si_code <= 0 && !group.saw(info.si_signo)) ::kill(child, info.si_signo);
       continue;
     }
     int status = 0;
@@ -193,7 +194,8 @@ int run_and_wait(const CommandLine& command, const Environment& environment, con
     }
     ::_exit(execute(command, environment));
   }
-  const int status = wait_forwarding(child, signals);
+  GroupWitness group;
+  const int status = wait_forwarding(child, signals, group);
   sigprocmask(SIG_SETMASK, &before, nullptr);
   return status;
 }

@@ -24,6 +24,19 @@ refused '--memory 1: valid is a size' --memory 1 -- true
 refused '--timeout soon: valid is a time' --timeout soon -- true
 refused 'no such directory' --share "$work/none" -- true
 
+# A QEMU whose processor never does anything, as where /dev/kvm is there and does not work: it is ended after a minute.
+mkdir "$work/asleep"
+cat >"$work/asleep/qemu-system-x86_64" <<'END'
+#!/usr/bin/env bash
+while [ "$1" != -pidfile ]; do shift; done
+echo $$ >"$2"
+trap 'kill %1; exit 0' TERM
+sleep 300 & wait
+END
+chmod +x "$work/asleep/qemu-system-x86_64"
+PATH=$work/asleep:$PATH timeout 200 "$pinion" softroce --kvm -- true >"$work/asleep/out" 2>&1 &
+asleep=$!
+
 # One machine for all that runs in it.
 mkdir "$work/shared"
 cat >"$work/inside" <<END
@@ -125,5 +138,8 @@ if script -qec true /dev/null >/dev/null 2>&1; then
   output=$(script -qec "'$pinion' softroce --timeout 3s --memory 1G -- sleep 60" /dev/null </dev/null)
   [[ $output == *"starting the machine (1 s)"*$'\033[K'*"stopped after 3 s"* ]] || fail "progress on a terminal: $output"
 fi
+
+wait $asleep
+[ $? -eq 125 ] && grep -q 'did not start within 60 s: does KVM work here?' "$work/asleep/out" || fail "asleep: $(cat "$work/asleep/out")"
 
 exit $((failures > 0))

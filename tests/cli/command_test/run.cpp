@@ -451,6 +451,27 @@ TEST_F(Cli, RunForwardsSignals) {
   EXPECT_EQ(finish(child).status, 5);
 }
 
+TEST_F(Cli, RunForwardsNoSignalThatTheWholeGroupWasSent) {
+  install_harmless_preload();
+  ::setpgid(0, 0);
+  ::signal(SIGUSR1, [](int) {});
+  const pid_t child = start(
+      {"run", "--", "sh", "-c", "trap 'echo got; : >got' USR1; touch ready; while ! [ -e end ]; do :; done"});
+  EXPECT_TRUE(pinion::test::eventually([&] { return fs::exists(root() / "ready"); })) << "it has not begun";
+  for (int i = 0; i < 3; ++i) {
+    fs::remove(root() / "got");
+    ::kill(0, SIGUSR1);
+    EXPECT_TRUE(pinion::test::eventually([&] { return fs::exists(root() / "got"); }));
+    ::usleep(50'000);  // a second one would come now
+  }
+  ::kill(child, SIGUSR1);  // for it alone
+  ::usleep(50'000);
+  std::ofstream(root() / "end");
+  const Outcome o = finish(child);
+  EXPECT_EQ(o.status, 0);
+  EXPECT_EQ(o.out, "got\ngot\ngot\ngot\n");
+}
+
 TEST_F(Cli, InsideALauncherRunBecomesTheProgram) {
   install_harmless_preload();
   ::setenv("OMPI_COMM_WORLD_RANK", "0", 1);
