@@ -28,8 +28,8 @@ class OtherSide {
   int peer(int other) const { return other == kAll ? peer_ : other; }
 
   static bool may_ask(HandleQuestions& questions, Comm comm) {
-    if (comm == library().comm_null) return false;
-    return comm == library().comm_world || questions.may_ask(KnownHandles::communicators(), key_of(comm));
+    if (comm == library().comm_world) return true;
+    return comm != library().comm_null && questions.may_ask(KnownHandles::communicators(), key_of(comm));
   }
   /// True where transfers with `other`, a rank or kAll, stay on this node, or that is unknown as yet.
   bool is_left_out(HandleQuestions& questions, int other) const {
