@@ -47,7 +47,8 @@ std::string rank_text(const RankReport& rank) {
 
 std::string unfinished_text(const Report& r) {
   const RanksWith running = ranks_with(r, [](const RankReport& rank) { return rank.running; });
-  const RanksWith broken_off = ranks_with(r, [](const RankReport& rank) { return !rank.complete && !rank.running; });
+  const RanksWith broken_off =
+      ranks_with(r, [](const RankReport& rank) { return !rank.complete && !rank.running; });
   std::string text;
   if (running.count)
     text = fmt::format("{} not ended: the job still writes to its log",
@@ -59,7 +60,8 @@ std::string unfinished_text(const Report& r) {
 }
 
 std::string stopped_text(const Report& r) {
-  const RanksWith stopped = ranks_with(r, [](const RankReport& rank) { return rank.stopped_after_seconds > 0; });
+  const RanksWith stopped =
+      ranks_with(r, [](const RankReport& rank) { return rank.stopped_after_seconds > 0; });
   if (stopped.count == 0) return {};
   double first = r.wall_seconds;
   for (const RankReport& rank : r.per_rank)
