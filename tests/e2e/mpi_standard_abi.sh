@@ -107,6 +107,13 @@ for mode in '' '--front mpi' '--device pin' '--device pin --retention leave-pinn
   # shellcheck disable=SC2086 # words
   for program in ./linked renamed/linked ./opens; do same $program $mode; done
 done
+# A library that lacks what Pinion asks of it is left alone, with a line.
+mkdir lacking
+sed 's/MPI_Get_count_c/MPI_Get_count_of/' mpi.c >lacking/mpi.c
+gcc -shared -fPIC -I. lacking/mpi.c -o lacking/libmpi_abi.so.1 -Wl,-soname,libmpi_abi.so.1 &&
+  gcc program.c -o lacking/linked lacking/libmpi_abi.so.1 -Wl,-rpath,"$work/lacking" -ldl || fail "the lacking library cannot be built"
+"$build/bin/pinion" run -- lacking/linked >out 2>err || fail "lacking: status $?: $(cat out err)"
+./linked | cmp -s - out && grep -q 'its calls are' err || fail "lacking: $(cat out err)"
 for known in libmpi.so.40 libmpich.so.12; do
   BESIDE=$known ./linked >out 2>&1 || { echo "left out: $known is not there"; continue; }
   for program in ./linked renamed/linked ./opens; do BESIDE=$known same $program --device pin; done

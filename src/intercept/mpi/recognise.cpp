@@ -36,6 +36,14 @@ bool is_standard_abi(std::string_view name, const void* code) {
          definition_beside(code, "PMPI_Status_c2f") == nullptr;
 }
 
+/// Whether a library of the standard's ABI has what the front asks at each message.
+bool has_questions(void* library) {
+  for (const char* const name : {"PMPI_Type_size", "PMPI_Type_get_extent", "PMPI_Type_get_true_extent",
+                                 "PMPI_Get_count_c", "PMPI_Test_cancelled"})
+    if (real_dlsym()(library, name) == nullptr) return false;
+  return true;
+}
+
 /// The family of MPICH lacks a symbol of its own in all its members, so the library's version decides.
 bool is_mpich_abi(void* library) {
   const auto version =
@@ -75,9 +83,11 @@ const Front* front_of(const void* code) {
   const std::string_view name = path.substr(path.rfind('/') + 1);
   // It stays loaded: the entries lead into it.
   void* const library = load_library(file, RTLD_LAZY | RTLD_NOLOAD | RTLD_NODELETE);
-  const Front* const front = library == nullptr            ? nullptr
-                             : is_standard_abi(name, code) ? &standard::kFront
-                                                           : front_for(library);
+  const Front* front = nullptr;
+  if (library != nullptr && !is_standard_abi(name, code))
+    front = front_for(library);
+  else if (library != nullptr && has_questions(library))
+    front = &standard::kFront;
   if (front != nullptr)
     front->attach(library);
   else
